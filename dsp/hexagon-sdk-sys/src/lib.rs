@@ -1,0 +1,2 @@
+//! Declarations of what a Hexagon protection domain provides; no logic.
+#![no_std]

@@ -1,0 +1,1 @@
+//! Oracle, goldens, laws and faults.

@@ -1,0 +1,2 @@
+//! Drives cargo.
+fn main() {}
