@@ -9,9 +9,42 @@
 #![no_std]
 #![deny(unsafe_code)]
 
+pub mod attention;
+pub mod batch;
+pub mod bell;
+#[allow(unsafe_code)]
+pub mod block;
+pub mod buffers;
+pub mod embed;
+mod engine;
+pub mod expert;
+pub mod head;
 pub mod kernels;
+mod layer;
+pub mod linear;
+pub mod mailbox;
+pub mod model;
+pub mod pipeline;
+pub mod plan;
+#[allow(unsafe_code)]
+pub mod platform;
+#[allow(unsafe_code)]
+pub mod pool;
+pub mod report;
+pub mod residency;
+pub mod rope;
+pub mod router;
+pub mod routes;
+pub mod selftest;
+pub mod session;
+#[allow(unsafe_code)]
+pub mod shared;
+pub mod topology;
 #[allow(unsafe_code)]
 pub mod view;
+pub mod vtcm;
+
+pub use session::FIRMWARE;
 
 #[cfg(not(target_arch = "hexagon"))]
 extern crate std;

@@ -70,6 +70,19 @@ impl<'a> Grid<'a> {
         self.len / self.stride
     }
 
+    /// Columns of the grid.
+    #[must_use]
+    pub const fn columns(&self) -> usize {
+        self.stride
+    }
+
+    /// The whole grid as one block.
+    #[must_use]
+    pub const fn into_block(self) -> Block<'a> {
+        let (rows, columns) = (self.rows(), self.stride);
+        Block { base: self.base, rows, columns, stride: self.stride, owner: PhantomData }
+    }
+
     /// The block of these rows and columns.
     ///
     /// # Panics
@@ -132,17 +145,21 @@ impl<'a> Block<'a> {
         unsafe { core::slice::from_raw_parts_mut(self.base.add(row * self.stride).as_ptr(), self.columns) }
     }
 
-    /// The block's first `rows` rows and first `columns` columns, borrowed.
+    /// These rows and columns of the block, borrowed.
     ///
     /// # Panics
-    /// When there are fewer.
+    /// When they reach out of the block.
     #[must_use]
-    pub fn corner(&mut self, rows: usize, columns: usize) -> Block<'_> {
-        assert!(rows <= self.rows && columns <= self.columns, "corner out of the block");
-        Block { base: self.base, rows, columns, stride: self.stride, owner: PhantomData }
+    pub fn part(&mut self, rows: Range<usize>, columns: Range<usize>) -> Block<'_> {
+        assert!(rows.start <= rows.end && rows.end <= self.rows, "rows out of the block");
+        assert!(columns.start <= columns.end && columns.end <= self.columns, "columns out of the block");
+        let first = if rows.is_empty() { 0 } else { rows.start * self.stride + columns.start };
+        // SAFETY: `first` lies inside the block by the assertions.
+        let base = unsafe { self.base.add(first) };
+        Block { base, rows: rows.len(), columns: columns.len(), stride: self.stride, owner: PhantomData }
     }
 
-    /// Pointer to row `row`, for kernels that keep several rows open at once.
+    /// Pointer to the first element, for kernels that keep several rows open at once.
     #[must_use]
     pub const fn as_ptr(&mut self) -> *mut f32 {
         self.base.as_ptr()

@@ -4,11 +4,12 @@
 use crate::address::PAGE;
 use crate::call::Config;
 
-/// Words of a request's entry: first token, tokens, first output, outputs, flags.
+/// Words of a request's entry: tokens, outputs, flags, then zeros. Requests and their outputs lie end to end, so no offset
+/// is sent that could lie.
 pub const REQUEST_WORDS: usize = 8;
 /// Flag of a request: stream the logits of all its positions as panels.
 pub const FLAG_ROWS: u32 = 1;
-/// A target id that asks for nothing.
+/// A target id that asks for nothing, and the id of an absent candidate.
 pub const NO_TARGET: u32 = u32::MAX;
 /// The largest panel.
 pub const PANEL_BYTES: usize = 4 << 20;
@@ -66,7 +67,8 @@ pub struct IoLayout {
     pub targets: usize,
     /// `[max_outputs]` log-probabilities of the targets, f32, written by the firmware.
     pub target_logprobs: usize,
-    /// `[max_outputs][top_k]` of (id, logit, logprob), best first, written by the firmware.
+    /// `[max_outputs][top_k]` of (id, logit, logprob), best first, written by the firmware; [`NO_TARGET`] as the id where
+    /// the vocabulary has fewer entries.
     pub tops: usize,
     /// The pass report, written by the firmware.
     pub report: usize,
@@ -87,7 +89,8 @@ impl IoLayout {
     /// Tables that different sides write start on lines of their own.
     #[must_use]
     pub fn new(config: &Config, vocab: u32) -> Option<Self> {
-        let size = |count: u32, words: usize| (count as usize).checked_mul(words)?.checked_next_multiple_of(32);
+        let size =
+            |count: u32, words: usize| (count as usize).checked_mul(words)?.checked_next_multiple_of(32);
         let mut at = 0usize;
         let mut place = |words: usize| {
             let here = at;

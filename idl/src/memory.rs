@@ -5,6 +5,7 @@
 //! a weight byte is read only between `Loaded` and release, a panel written only between `Taken` and `Rows`.
 
 use crate::address::{PAGE, Segment, SegmentPages};
+#[cfg(not(loom))]
 use crate::control::Control;
 use crate::sync::AtomicU32;
 use core::ptr::NonNull;

@@ -178,7 +178,8 @@ impl ToHost {
                 words.put(load.pages).put64(load.file).0
             }
             Self::Rows(rows) => {
-                let words = Words::new(2).put(rows.ticket).put(rows.request).put(rows.first_row).put(rows.rows);
+                let words =
+                    Words::new(2).put(rows.ticket).put(rows.request).put(rows.first_row).put(rows.rows);
                 words.put(rows.first_column).put(rows.columns).put(rows.page).0
             }
             Self::Done { pass, refusal } => {

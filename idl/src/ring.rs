@@ -2,9 +2,9 @@
 //!
 //! Indices are free-running `u32`; each side keeps its own index privately and only publishes it, so a peer that
 //! scribbles over control memory can never move it. The peer's index is hostile: when it claims more entries than the
-//! ring holds, the ring is [`Corrupt`] and stays so. Entries are words read with relaxed atomics, which makes a racing
-//! peer a source of wrong values (checked by [`crate::message`]) and never of undefined behaviour: this module has no
-//! unsafe code.
+//! ring holds, the answer is [`Corrupt`], nothing moves, and the session ends there. Entries are words read with relaxed
+//! atomics, which makes a racing peer a source of wrong values (checked by [`crate::message`]) and never of undefined
+//! behaviour: this module has no unsafe code.
 //!
 //! Ordering: the producer writes the entry, then releases `head`; the consumer acquires `head`, reads, then releases
 //! `tail`; the producer acquires `tail` before it overwrites.
@@ -134,5 +134,33 @@ impl<const WORDS: usize> Consumer<'_, WORDS> {
         self.tail = self.tail.wrapping_add(1);
         self.ring.tail.store(self.tail, Ordering::Release);
         Ok(Some(entry))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_wrap_around_u32_without_a_trace() {
+        let first = u32::MAX - 2;
+        let (head, tail) = (AtomicU32::new(first), AtomicU32::new(first));
+        let words = [const { AtomicU32::new(0) }; 4];
+        let ring = Ring::<1>::new(&head, &tail, &words);
+        let (mut producer, mut consumer) = (Producer { ring, head: first }, Consumer { ring, tail: first });
+        for lap in 0..3 {
+            for number in 0..4 {
+                assert_eq!(producer.room(), Ok(4 - number));
+                producer.push(&[lap * 4 + number]).unwrap();
+            }
+            assert_eq!(producer.push(&[99]), Err(PushError::Full));
+            for number in 0..4 {
+                assert_eq!(consumer.pop(), Ok(Some([lap * 4 + number])));
+            }
+            assert_eq!(consumer.pop(), Ok(None));
+        }
+        assert_eq!(head.load(Ordering::Relaxed), first.wrapping_add(12));
+        tail.store(first, Ordering::Relaxed);
+        assert_eq!(producer.room(), Err(Corrupt), "twelve entries are not in a ring of four");
     }
 }

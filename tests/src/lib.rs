@@ -1,1 +1,23 @@
-//! Oracle, goldens, laws and faults.
+//! What tests of the whole product stand on: the oracle, comparison, fixtures, and ways to run and to watch the product.
+//!
+//! The tests themselves are in `tests/`: `oracle` (the oracle against llama.cpp), `goldens` (the product against both),
+//! `laws` (streamed = resident), `memory` and `allocations`, `reads` (what is really asked of the disk), `faults` (bad
+//! packs and tokens) and `models` (bad GGUFs). Golden models live in `tests/data`; more of them are taken from the
+//! folder that `ESTREAM_SHARED` names (or `../shared` beside the workspace) where it exists.
+//!
+//! # Fences
+//! Unsafe code is denied in the crate but for the modules listed with `#[allow(unsafe_code)]` below.
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code)]
+pub mod child;
+pub mod collect;
+pub mod compare;
+#[allow(unsafe_code)]
+pub mod counting;
+pub mod fixture;
+pub mod gguf;
+pub mod oracle;
+pub mod pairwise;
+pub mod program;
+pub mod random;

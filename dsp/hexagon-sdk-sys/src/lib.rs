@@ -1,2 +1,154 @@
-//! Declarations of what a Hexagon protection domain provides; no logic.
+//! Declarations of what a Hexagon protection domain provides: QuRT, HAP, compute resources. No logic.
+//!
+//! Only what the firmware calls is declared. The loader fails a whole skel for one undefined symbol that is not weak, and
+//! the images differ, so whatever some image lacks is a weak static that reads `None` there; the caller has the fallback.
+//! The rest are imports that every shipping skel has. Empty on every other target.
+#![cfg(target_arch = "hexagon")]
 #![no_std]
+#![feature(asm_experimental_arch, linkage)]
+
+use core::ffi::{c_char, c_int, c_void};
+
+/// A thread's attributes, as `qurt_thread_attr_init` (a header inline) fills them; see [`ThreadAttributes::new`].
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct ThreadAttributes {
+    /// Name, zero-padded.
+    pub name: [c_char; 16],
+    /// Partition of the thread control block: 0 = RAM.
+    pub tcb_partition: u8,
+    /// Software thread id: 0 = any.
+    pub stid: u8,
+    /// Priority, 1 the highest, 254 the lowest.
+    pub priority: u16,
+    /// Bit 0 autostack, bits 1..7 group.
+    pub flags: u8,
+    /// Bus priority: 255 = default.
+    pub bus_priority: u8,
+    /// Test id of timed tests: 0xFFFE = none.
+    pub timetest_id: u16,
+    /// Bytes of stack.
+    pub stack_size: u32,
+    /// Lowest address of the stack.
+    pub stack_addr: *mut c_void,
+    /// 0 = joinable.
+    pub detach_state: u16,
+    /// Room for fields of newer images; zero.
+    pub reserved: [u32; 7],
+}
+
+const _: () = assert!(
+    core::mem::offset_of!(ThreadAttributes, priority) == 18
+        && core::mem::offset_of!(ThreadAttributes, timetest_id) == 22
+        && core::mem::offset_of!(ThreadAttributes, stack_addr) == 28
+        && core::mem::offset_of!(ThreadAttributes, detach_state) == 32
+        && core::mem::offset_of!(ThreadAttributes, reserved) == 36
+);
+
+impl ThreadAttributes {
+    /// The values of `qurt_thread_attr_init`.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            name: [0; 16],
+            tcb_partition: 0,
+            stid: 0,
+            priority: 254,
+            flags: 0,
+            bus_priority: 255,
+            timetest_id: 0xfffe,
+            stack_size: 0,
+            stack_addr: core::ptr::null_mut(),
+            detach_state: 0,
+            reserved: [0; 7],
+        }
+    }
+}
+
+impl Default for ThreadAttributes {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Pages of a kind of memory, as `compute_resource_query_VTCM` reports them.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct PageList {
+    /// Bytes of the block.
+    pub block_size: u32,
+    /// Entries of `pages` in use.
+    pub page_list_len: u32,
+    /// (Page size, number of pages).
+    pub pages: [[u32; 2]; 8],
+}
+
+unsafe extern "C" {
+    /// Starts a thread.
+    pub fn qurt_thread_create(
+        id: *mut u32,
+        attributes: *const ThreadAttributes,
+        body: extern "C" fn(*mut c_void),
+        argument: *mut c_void,
+    ) -> c_int;
+    /// Ends the calling thread.
+    pub fn qurt_thread_exit(status: c_int) -> !;
+    /// Waits for a thread's end.
+    pub fn qurt_thread_join(id: u32, status: *mut c_int) -> c_int;
+    /// The calling thread.
+    pub fn qurt_thread_get_id() -> u32;
+    /// A thread's priority.
+    pub fn qurt_thread_get_priority(id: u32) -> c_int;
+    /// Sleeps for a number of microseconds.
+    pub fn qurt_sleep(microseconds: u64) -> c_int;
+    /// The number of hardware threads; the header's struct is this one word.
+    pub fn qurt_sysenv_get_max_hw_threads(count: *mut u32) -> c_int;
+    /// Microseconds of a number of ticks of [`HAP_perf_get_qtimer_count`].
+    pub fn HAP_perf_qtimer_count_to_us(count: u64) -> u64;
+}
+
+/// `qurt_futex_wait(address, expected)`.
+pub type FutexWait = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+/// `qurt_futex_wake(address, waiters)`.
+pub type FutexWake = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+/// `memalign(alignment, bytes)`.
+pub type Memalign = unsafe extern "C" fn(usize, usize) -> *mut c_void;
+/// `free(pointer)`.
+pub type Free = unsafe extern "C" fn(*mut c_void);
+/// `compute_resource_query_VTCM(application, total, total_pages, available, available_pages)`.
+pub type QueryVtcm = unsafe extern "C" fn(u32, *mut u32, *mut PageList, *mut u32, *mut PageList) -> c_int;
+
+unsafe extern "C" {
+    /// Waits while the word holds the value; some images have it as an inline trap only.
+    #[linkage = "extern_weak"]
+    pub static qurt_futex_wait: Option<FutexWait>;
+    /// Wakes waiters; some images have it as an inline trap only.
+    #[linkage = "extern_weak"]
+    pub static qurt_futex_wake: Option<FutexWake>;
+    /// Aligned memory, under the name that skels of the vendor's linker import.
+    #[linkage = "extern_weak"]
+    pub static __wrap_memalign: Option<Memalign>;
+    /// Gives memory back, under the name that skels of the vendor's linker import.
+    #[linkage = "extern_weak"]
+    pub static __wrap_free: Option<Free>;
+    /// Aligned memory, under the C library's name.
+    #[linkage = "extern_weak"]
+    pub static memalign: Option<Memalign>;
+    /// Gives memory back, under the C library's name.
+    #[linkage = "extern_weak"]
+    pub static free: Option<Free>;
+    /// The size of the VTCM.
+    #[linkage = "extern_weak"]
+    pub static compute_resource_query_VTCM: Option<QueryVtcm>;
+}
+
+/// The 19.2 MHz timer, as the header's inline of this name reads it.
+#[must_use]
+#[allow(non_snake_case)]
+pub fn HAP_perf_get_qtimer_count() -> u64 {
+    let count: u64;
+    // `r1:0 = utimer`, as its word: the assembler has the register from v65 on only, the instruction is older.
+    // SAFETY: reading a counter register has no effect on memory or other registers.
+    unsafe { core::arch::asm!(".word 0x681ec000", out("r1:0") count, options(nomem, nostack)) };
+    count
+}

@@ -4,8 +4,13 @@
 //! element is one chain over ascending k that no cut by rows, strips or parts changes, and a reduction is one fixed tree
 //! of [`LANES`] lanes. Two backends may differ in bits from each other; one backend never from itself.
 
+mod decode;
+mod lanes;
 pub mod math;
+mod multiply;
+pub mod rows;
 pub mod scalar;
+mod vector;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 pub mod x86;

@@ -1,0 +1,332 @@
+//! The model as the firmware sees it: the recipe joined with the directory, every number checked once.
+//!
+//! A pack is hostile until checked: dimensions must be those that the recipe implies, formats must be known, extents must
+//! lie inside their ranges and at their alignments. After [`Model::read`] no code of the engine checks them again.
+
+use estream_idl::address::{PAGE, TILE};
+use estream_idl::format::{Format, VECTOR};
+use estream_idl::pack::{Directory, DirectoryHeader, LayerEntry, MatrixEntry, NO_LAYER, Part, Role};
+use estream_idl::recipe::{Attention, Experts, FeedForward, Layer, Mixer, QkNorm, Recipe};
+use estream_idl::status::{Refusal, Status};
+
+/// Most experts of a layer; bounds the check of permutations.
+const MAX_EXPERTS: usize = 4096;
+
+/// Largest expert record: one load must hold it.
+const MAX_RECORD: usize = 1 << 30;
+
+/// A matrix of the dense segment.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrix {
+    /// Storage.
+    pub format: Format,
+    /// Inputs.
+    pub k: usize,
+    /// Outputs.
+    pub n: usize,
+    /// Byte offset in the dense segment.
+    pub at: usize,
+}
+
+impl Matrix {
+    /// Bytes of the matrix.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.format.matrix_bytes(self.k, self.n)
+    }
+}
+
+/// A vector of f32 in the dense segment.
+#[derive(Clone, Copy, Debug)]
+pub struct Vector {
+    /// Elements.
+    pub len: usize,
+    /// Byte offset in the dense segment.
+    pub at: usize,
+}
+
+/// A matrix inside an expert record.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpertMatrix {
+    /// Storage.
+    pub format: Format,
+    /// Inputs.
+    pub k: usize,
+    /// Outputs.
+    pub n: usize,
+    /// Byte offset in the record.
+    pub at: usize,
+}
+
+/// Weights of an attention layer.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionWeights {
+    /// Width → heads · key_width.
+    pub query: Matrix,
+    /// Width → kv_heads · key_width.
+    pub key: Matrix,
+    /// Width → kv_heads · value_width.
+    pub value: Matrix,
+    /// heads · value_width → width.
+    pub output: Matrix,
+    /// Norm weights of queries and keys, where the recipe norms them.
+    pub norms: Option<(Vector, Vector)>,
+}
+
+/// Where a layer's experts stand and how they are stored.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpertStore {
+    /// Experts, E.
+    pub experts: usize,
+    /// Byte offset of the first record in the pack.
+    pub file: u64,
+    /// W_l.
+    pub record_bytes: usize,
+    /// First entry of this layer's π in the permutation table.
+    pub permutation: usize,
+    /// Gate.
+    pub gate: ExpertMatrix,
+    /// Up.
+    pub up: ExpertMatrix,
+    /// Down.
+    pub down: ExpertMatrix,
+}
+
+/// One layer, resolved.
+#[derive(Clone, Copy, Debug)]
+pub struct LayerWeights {
+    /// Norm before the mixer.
+    pub mixer_norm: Vector,
+    /// The mixer.
+    pub attention: AttentionWeights,
+    /// Norm before the feed-forward part.
+    pub feed_norm: Vector,
+    /// The router, width → experts.
+    pub router: Matrix,
+    /// The experts.
+    pub store: ExpertStore,
+}
+
+/// The embedding's rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Embedding {
+    /// Storage of a row.
+    pub format: Format,
+    /// Bytes of a row.
+    pub row_bytes: usize,
+    /// Byte offset of row 0 in the pack.
+    pub file: u64,
+}
+
+/// A checked model over the bytes of a `Prepare`.
+#[derive(Clone, Debug)]
+pub struct Model<'a> {
+    /// What it is.
+    pub recipe: Recipe,
+    /// Where it is.
+    pub directory: Directory<'a>,
+    /// Rows of the embedding.
+    pub embedding: Embedding,
+    /// Norm before the head.
+    pub final_norm: Vector,
+    /// The head.
+    pub head: Matrix,
+}
+
+fn damaged(item: usize) -> Refusal {
+    Refusal { detail: item as u32, ..Status::BadDirectory.into() }
+}
+
+impl<'a> Model<'a> {
+    /// Reads and checks everything.
+    ///
+    /// # Errors
+    /// `BadRecipe`, or `BadDirectory` with the index of the matrix or (for experts) the layer.
+    pub fn read(recipe: &[u8], directory: &'a [u8]) -> Result<Self, Refusal> {
+        let recipe = Recipe::decode(recipe).ok_or(Refusal::from(Status::BadRecipe))?;
+        let directory = Directory::read(directory).ok_or(Refusal::from(Status::BadDirectory))?;
+        let embedding = embedding(&recipe, &directory.header)?;
+        let finder = Finder { directory, layer: NO_LAYER };
+        let width = recipe.width as usize;
+        let final_norm = finder.vector(Role::FinalNorm, width)?;
+        let head = finder.matrix(Role::Head, width, recipe.vocab as usize)?;
+        let model = Self { recipe, directory, embedding, final_norm, head };
+        if model.directory.layers.len() != model.recipe.layers.len() {
+            return Err(damaged(model.directory.layers.len()));
+        }
+        for (index, entry) in directory.matrices.iter().enumerate() {
+            finder.place(index, &entry, 1)?;
+        }
+        for index in 0..model.recipe.layers.len() {
+            model.layer(index)?;
+        }
+        Ok(model)
+    }
+
+    /// Layers.
+    #[must_use]
+    pub fn layers(&self) -> usize {
+        self.recipe.layers.len()
+    }
+
+    /// The parts of the recipe's layer `index`.
+    #[must_use]
+    pub fn parts(&self, index: usize) -> (&Attention, &Experts) {
+        let Layer { mixer: Mixer::Attention(attention), feed_forward: FeedForward::Experts(experts) } =
+            self.recipe.layer(index);
+        (attention, experts)
+    }
+
+    /// Storage position of `expert`, π_l(e).
+    #[must_use]
+    pub fn position(&self, store: &ExpertStore, expert: usize) -> usize {
+        self.directory.permutations.get(store.permutation + expert).map_or(0, usize::from)
+    }
+
+    /// Layer `index`, resolved and checked.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn layer(&self, index: usize) -> Result<LayerWeights, Refusal> {
+        let finder = Finder { directory: self.directory, layer: index as u16 };
+        let width = self.recipe.width as usize;
+        let (attention, experts) = self.parts(index);
+        let [heads, kv_heads] = [attention.heads as usize, attention.kv_heads as usize];
+        let [key, value] = [attention.key_width as usize, attention.value_width as usize];
+        if !value.is_multiple_of(TILE) {
+            return Err(Status::BadRecipe.into());
+        }
+        let norms = match attention.norm {
+            QkNorm::None => None,
+            QkNorm::Whole => Some((heads * key, kv_heads * key)),
+            QkNorm::PerHead => Some((key, key)),
+        };
+        let norms = match norms {
+            None => None,
+            Some((q, k)) => Some((finder.vector(Role::QueryNorm, q)?, finder.vector(Role::KeyNorm, k)?)),
+        };
+        Ok(LayerWeights {
+            mixer_norm: finder.vector(Role::MixerNorm, width)?,
+            attention: AttentionWeights {
+                query: finder.matrix(Role::Query, width, heads * key)?,
+                key: finder.matrix(Role::Key, width, kv_heads * key)?,
+                value: finder.matrix(Role::Value, width, kv_heads * value)?,
+                output: finder.matrix(Role::Output, heads * value, width)?,
+                norms,
+            },
+            feed_norm: finder.vector(Role::FeedNorm, width)?,
+            router: finder.matrix(Role::Router, width, experts.experts as usize)?,
+            store: self.store(index, width, experts).ok_or_else(|| damaged(index))?,
+        })
+    }
+
+    fn store(&self, index: usize, width: usize, experts: &Experts) -> Option<ExpertStore> {
+        let entry: LayerEntry = self.directory.layers.get(index)?;
+        let count = usize::try_from(entry.experts).ok()?;
+        let record_bytes = usize::try_from(entry.record_bytes).ok()?;
+        let inner = experts.width as usize;
+        let aligned = entry.file.is_multiple_of(PAGE as u64) && record_bytes.is_multiple_of(PAGE);
+        let end = (record_bytes as u64).checked_mul(count as u64)?.checked_add(entry.file)?;
+        if entry.layer as usize != index
+            || entry.experts != experts.experts
+            || count > MAX_EXPERTS
+            || !(1..=MAX_RECORD).contains(&record_bytes)
+            || !aligned
+            || end > u64::MAX / 2
+        {
+            return None;
+        }
+        let permutation = entry.permutation as usize;
+        let mut seen = [0u64; MAX_EXPERTS / 64];
+        for expert in 0..count {
+            let position = usize::from(self.directory.permutations.get(permutation.checked_add(expert)?)?);
+            if position >= count || seen[position / 64] >> (position % 64) & 1 == 1 {
+                return None;
+            }
+            seen[position / 64] |= 1 << (position % 64);
+        }
+        Some(ExpertStore {
+            experts: count,
+            file: entry.file,
+            record_bytes,
+            permutation,
+            gate: part(&entry.gate, width, inner, record_bytes)?,
+            up: part(&entry.up, width, inner, record_bytes)?,
+            down: part(&entry.down, inner, width, record_bytes)?,
+        })
+    }
+}
+
+fn part(part: &Part, k: usize, n: usize, record_bytes: usize) -> Option<ExpertMatrix> {
+    let format = part.format.check()?;
+    let at = part.offset as usize;
+    let sound = part.k as usize == k
+        && part.n as usize == n
+        && at.is_multiple_of(VECTOR)
+        && at.checked_add(format.matrix_bytes(k, n))? <= record_bytes;
+    sound.then_some(ExpertMatrix { format, k, n, at })
+}
+
+fn embedding(recipe: &Recipe, header: &DirectoryHeader) -> Result<Embedding, Refusal> {
+    let bad = || Refusal::from(Status::BadDirectory);
+    let format = header.embedding_format.check().ok_or_else(bad)?;
+    let row_bytes = header.row_bytes as usize;
+    let rows = u64::from(header.row_bytes) * u64::from(recipe.vocab);
+    let range = header.embedding;
+    let sound = row_bytes == format.row(recipe.width as usize).bytes
+        && range.file.is_multiple_of(PAGE as u64)
+        && range.bytes.is_multiple_of(PAGE as u64)
+        && range.bytes >= rows
+        && range.file.checked_add(range.bytes).is_some();
+    if !sound {
+        return Err(bad());
+    }
+    Ok(Embedding { format, row_bytes, file: range.file })
+}
+
+/// Finds one layer's matrices by role.
+struct Finder<'a> {
+    directory: Directory<'a>,
+    layer: u16,
+}
+
+impl Finder<'_> {
+    fn entry(&self, role: Role) -> Result<(usize, MatrixEntry), Refusal> {
+        let wanted = |entry: &MatrixEntry| entry.role == role as u16 && entry.layer == self.layer;
+        self.directory.matrices.iter().enumerate().find(|(_, entry)| wanted(entry)).ok_or(Refusal {
+            needed: role as u64,
+            limit: u64::from(self.layer),
+            ..damaged(self.directory.matrices.len())
+        })
+    }
+
+    /// The entry's place in the dense segment, where `bytes` must fit.
+    fn place(&self, index: usize, entry: &MatrixEntry, bytes: usize) -> Result<usize, Refusal> {
+        let dense = self.directory.header.dense;
+        let end = entry.file.checked_add(entry.bytes);
+        let inside = entry.file >= dense.file && end.is_some_and(|end| end - dense.file <= dense.bytes);
+        let aligned = entry.file.is_multiple_of(PAGE as u64) && entry.bytes.is_multiple_of(PAGE as u64);
+        if !inside || !aligned || (bytes as u64) > entry.bytes {
+            return Err(damaged(index));
+        }
+        usize::try_from(entry.file - dense.file).map_err(|_| damaged(index))
+    }
+
+    fn matrix(&self, role: Role, k: usize, n: usize) -> Result<Matrix, Refusal> {
+        let (index, entry) = self.entry(role)?;
+        let format = entry.format.check().ok_or_else(|| damaged(index))?;
+        if entry.k as usize != k || entry.n as usize != n {
+            return Err(damaged(index));
+        }
+        let at = self.place(index, &entry, format.matrix_bytes(k, n))?;
+        Ok(Matrix { format, k, n, at })
+    }
+
+    fn vector(&self, role: Role, len: usize) -> Result<Vector, Refusal> {
+        let (index, entry) = self.entry(role)?;
+        if entry.k as usize != len || entry.n != 0 {
+            return Err(damaged(index));
+        }
+        Ok(Vector { len, at: self.place(index, &entry, len * 4)? })
+    }
+}

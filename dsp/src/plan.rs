@@ -1,0 +1,134 @@
+//! What a session will need: choices clamped, sizes counted, nothing made yet.
+
+use crate::block::Carver;
+use crate::buffers::{Buffers, Sizes};
+use crate::embed;
+use crate::kernels::{self, Kernels};
+use crate::model::Model;
+use crate::platform;
+use crate::topology::Topology;
+use estream_idl::address::{PAGE, SegmentPages, pages};
+use estream_idl::call::{Config, Plan, Prepare};
+use estream_idl::control::CONTROL_PAGES;
+use estream_idl::io::IoLayout;
+use estream_idl::status::{Refusal, Status};
+
+/// Most threads of a session.
+pub const MAX_THREADS: u32 = 64;
+/// Most candidates of an output.
+const MAX_TOP: u32 = 4096;
+/// Most tokens of a pass: keeps every product of the sizes inside an address.
+const MAX_TOKENS: u32 = 1 << 20;
+
+/// A session that could be started.
+pub struct Planned<'a> {
+    /// The model.
+    pub model: Model<'a>,
+    /// The configuration after clamping.
+    pub config: Config,
+    /// The backend.
+    pub kernels: &'static dyn Kernels,
+    /// The io segment's layout.
+    pub io: IoLayout,
+    /// Counts of the private block.
+    pub sizes: Sizes,
+    /// Scratchpad budget in bytes.
+    pub budget: u32,
+    /// What the host is told.
+    pub reply: Plan,
+}
+
+fn refuse(status: Status, needed: u64, limit: u64) -> Refusal {
+    Refusal { needed, limit, ..status.into() }
+}
+
+/// Bytes before the private block's tables: the recipe and directory, copied.
+#[must_use]
+pub const fn prepare_bytes(prepare: &Prepare<'_>) -> usize {
+    (prepare.recipe.len() + prepare.directory.len()).next_multiple_of(PAGE)
+}
+
+/// Plans a session.
+///
+/// # Errors
+/// A refusal with the numbers that would be possible.
+pub fn plan<'a>(prepare: &Prepare<'a>) -> Result<Planned<'a>, Refusal> {
+    let model = Model::read(prepare.recipe, prepare.directory)?;
+    let config = clamp(&prepare.config, &model)?;
+    let kernels = kernels::choose(config.kernels).ok_or(Refusal::from(Status::NoKernels))?;
+    let budget = if config.scratch == 0 { platform::scratch_bytes() } else { config.scratch };
+    let (mut scratch, mut row_chunk) = (0, u32::MAX);
+    let (mut record_bytes, mut last) = (0u64, None);
+    for index in 0..model.layers() {
+        let store = model.layer(index)?.store;
+        record_bytes = record_bytes.max(store.record_bytes as u64);
+        let topology = Topology::new(&store, &config, budget)?;
+        scratch = scratch.max(topology.plan.bytes);
+        row_chunk = row_chunk.min(topology.plan.rows as u32);
+        last = Some(topology);
+    }
+    let Some(_) = last else { return Err(Status::BadRecipe.into()) };
+    let io = IoLayout::new(&config, model.recipe.vocab).ok_or(Refusal::from(Status::BadConfig))?;
+    let arena = record_bytes * u64::from(config.group) * u64::from(config.banks);
+    let staging = embed::staging_pages(&model.embedding, config.max_tokens as usize);
+    let counted = |pages: u64| {
+        u32::try_from(pages).map_err(|_| refuse(Status::NoMemory, pages * PAGE as u64, u64::from(u32::MAX)))
+    };
+    let segments = SegmentPages([
+        CONTROL_PAGES,
+        counted(io.pages as u64)?,
+        counted(pages(model.directory.header.dense.bytes))?,
+        counted(staging as u64)?,
+        counted(pages(arena))?,
+    ]);
+    let sizes = Sizes::new(&model, &config, scratch.div_ceil(4));
+    let mut carver = Carver::measuring();
+    Buffers::layout(&mut carver, &sizes, model.recipe.kinds.len())?;
+    let reply = Plan {
+        segments,
+        private_bytes: carver.bytes() + prepare_bytes(prepare) as u64,
+        stack_bytes: u64::from(config.threads) * platform::STACK_BYTES as u64,
+        group: config.group,
+        banks: config.banks,
+        depth: config.depth,
+        threads: config.threads,
+        kernels: kernels.set(),
+        row_chunk,
+        scratch_bytes: scratch as u32,
+    };
+    Ok(Planned { model, config, kernels, io, sizes, budget, reply })
+}
+
+fn clamp(config: &Config, model: &Model<'_>) -> Result<Config, Refusal> {
+    let limits = [
+        (u64::from(config.max_tokens), u64::from(MAX_TOKENS)),
+        (u64::from(config.max_requests), u64::from(config.max_tokens)),
+        (u64::from(config.depth), u64::from(u32::MAX)),
+    ];
+    for (asked, most) in limits {
+        if asked == 0 || asked > most {
+            return Err(refuse(Status::BadConfig, asked, most));
+        }
+    }
+    for (asked, most) in [(config.max_outputs, MAX_TOKENS), (config.top_k, MAX_TOP)] {
+        if asked > most {
+            return Err(refuse(Status::BadConfig, asked.into(), most.into()));
+        }
+    }
+    let layers = || (0..model.layers()).map(|index| model.parts(index).1.experts);
+    let group = config.group.min(layers().max().unwrap_or(0));
+    if group == 0 || config.banks == 0 {
+        let entries = model.directory.layers.iter().map(|entry| entry.record_bytes).max().unwrap_or(0);
+        return Err(refuse(Status::ArenaTooSmall, entries, 0));
+    }
+    let groups: u64 = layers().map(|experts| u64::from(experts.div_ceil(group))).sum();
+    let banks = u64::from(config.banks).min(groups) as u32;
+    let threads = if config.threads == 0 { platform::processors() } else { config.threads };
+    Ok(Config {
+        group,
+        banks,
+        depth: config.depth.min(banks),
+        threads: threads.clamp(1, MAX_THREADS),
+        ..*config
+    })
+}

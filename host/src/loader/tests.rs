@@ -1,0 +1,173 @@
+//! The loader over a disk that misbehaves on purpose, with the test as the firmware at the other end of the rings.
+
+use super::*;
+use crate::read::ReadAt;
+use estream_idl::address::{PAGE, SegmentPages};
+use estream_idl::control::CONTROL_PAGES;
+use estream_idl::pack::{ChecksumHeader, ExtentSum, Header, Range};
+use estream_idl::ring::Consumer;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use zerocopy::IntoBytes as _;
+
+const FILE_PAGES: usize = 64;
+
+/// Byte `at` of the file.
+fn byte(at: usize) -> u8 {
+    (at.wrapping_mul(2_654_435_761) >> 13) as u8
+}
+
+/// A disk that counts the reads that overlap, and fails in some ranges.
+#[derive(Default)]
+struct Disk {
+    reading: AtomicUsize,
+    most: AtomicUsize,
+    started: Mutex<Vec<u64>>,
+    broken_from: Option<u64>,
+    flipped: Option<usize>,
+    nap: Duration,
+}
+
+impl ReadAt for Arc<Disk> {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.started.lock().unwrap().push(offset);
+        let now = self.reading.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        thread::sleep(self.nap);
+        self.reading.fetch_sub(1, Ordering::SeqCst);
+        if self.broken_from.is_some_and(|from| offset >= from) {
+            return Err(rustix::io::Errno::IO.into());
+        }
+        for (number, byte_read) in into.iter_mut().enumerate() {
+            let at = offset as usize + number;
+            *byte_read = byte(at) ^ u8::from(self.flipped == Some(at));
+        }
+        Ok(into.len())
+    }
+}
+
+struct Bench {
+    arena: Arena,
+    loader: Loader,
+    failure: Arc<FirstError>,
+}
+
+fn bench(disk: &Arc<Disk>, depth: u32, sums: Option<Sums>) -> Bench {
+    let arena = Arena::make(SegmentPages([CONTROL_PAGES, 1, 16, 4, 64]), false).unwrap();
+    let outbox = Arc::new(Outbox::new(arena.clone()).unwrap());
+    let failure = Arc::new(FirstError::default());
+    let reader = Reader::new(Some(Box::new(disk.clone())), Box::new(disk.clone()));
+    let file_bytes = (FILE_PAGES * PAGE) as u64;
+    let source = Source { path: Path::new("synthetic.estream").into(), reader, sums, file_bytes };
+    let loader = Loader::start(source, depth, &arena, &outbox, &failure).unwrap();
+    Bench { arena, loader, failure }
+}
+
+/// Waits for `count` completions.
+fn completions(consumer: &mut Consumer<'_>, count: usize) -> Vec<(u32, Status)> {
+    let (mut seen, begin) = (Vec::new(), Instant::now());
+    while seen.len() < count {
+        assert!(begin.elapsed() < Duration::from_secs(20), "only {seen:?}");
+        match consumer.pop().unwrap().map(|entry| ToDsp::decode(&entry)) {
+            Some(Some(ToDsp::Loaded { ticket, status })) => seen.push((ticket, status)),
+            Some(other) => panic!("{other:?}"),
+            None => thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    seen
+}
+
+fn load(ticket: u32, page: u32, pages: u32, file_page: u64) -> Load {
+    Load { ticket, segment: Segment::Arena, page, pages, file: file_page * PAGE as u64 }
+}
+
+#[test]
+fn loads_land_whole_in_their_places_and_never_more_than_q_at_once() {
+    for depth in [1, 3] {
+        let disk = Arc::new(Disk { nap: Duration::from_millis(4), ..Disk::default() });
+        let Bench { arena, loader, failure } = bench(&disk, depth, None);
+        let submitter = loader.submitter();
+        for n in 0..20 {
+            submitter.submit(load(n, 3 * n, 3, u64::from(40 - 2 * n))).unwrap();
+        }
+        let memory = arena.memory();
+        let mut consumer = memory.control().unwrap().to_dsp().consumer();
+        let mut seen = completions(&mut consumer, 20);
+        seen.sort_by_key(|&(ticket, _)| ticket);
+        assert_eq!(seen, (0..20).map(|n| (n, Status::Ok)).collect::<Vec<_>>());
+        assert_eq!(loader.pending(), 0);
+        assert_eq!(disk.most.load(Ordering::SeqCst), depth as usize);
+        let words = memory.words(Segment::Arena);
+        for n in 0..20usize {
+            for at in (0..3 * PAGE).step_by(4) {
+                let file = (40 - 2 * n) * PAGE + at;
+                let expected =
+                    u32::from_le_bytes([byte(file), byte(file + 1), byte(file + 2), byte(file + 3)]);
+                assert_eq!(words[(3 * n * PAGE + at) / 4].load(Ordering::Relaxed), expected);
+            }
+        }
+        if depth == 1 {
+            let order: Vec<u64> = (0..20).map(|n| (40 - 2 * n) * PAGE as u64).collect();
+            assert_eq!(*disk.started.lock().unwrap(), order, "reads start in the firmware's order");
+        }
+        let (io, spans) = loader.take_reads();
+        assert_eq!((io.reads, io.bytes, spans.len()), (20, 60 * PAGE as u64, 20));
+        assert!(spans.iter().all(|span| span.begin_ns <= span.end_ns));
+        failure.check().unwrap();
+    }
+}
+
+#[test]
+fn a_range_may_be_asked_for_again_as_soon_as_it_was_loaded() {
+    let disk = Arc::new(Disk::default());
+    let Bench { arena, loader, .. } = bench(&disk, 2, None);
+    let mut consumer = arena.memory().control().unwrap().to_dsp().consumer();
+    for round in 0..200 {
+        loader.submitter().submit(load(5, 0, 4, round % 60)).unwrap();
+        assert_eq!(completions(&mut consumer, 1), [(5, Status::Ok)]);
+    }
+}
+
+#[test]
+fn a_read_that_fails_is_a_status_for_the_firmware_and_a_sentence_for_the_user() {
+    let disk = Arc::new(Disk { broken_from: Some(16 * PAGE as u64), ..Disk::default() });
+    let Bench { arena, loader, .. } = bench(&disk, 1, None);
+    let mut consumer = arena.memory().control().unwrap().to_dsp().consumer();
+    loader.submitter().submit(load(1, 0, 2, 3)).unwrap();
+    loader.submitter().submit(load(2, 2, 2, 20)).unwrap();
+    assert_eq!(completions(&mut consumer, 2), [(1, Status::Ok), (2, Status::LoadFailed)]);
+    let error = loader.fault().unwrap();
+    assert_eq!((error.code, error.offset, error.exit), ("load_failed", Some(20 * 4096), Exit::Runtime));
+    for part in ["synthetic.estream", "81920..90112", "os error 5"] {
+        assert!(error.message.contains(part), "{error}");
+    }
+    loader.begin_pass();
+    assert!(loader.fault().is_none());
+}
+
+#[test]
+fn a_flipped_byte_is_reported_before_use_where_every_load_is_checked() {
+    let page = |n: usize| -> Vec<u8> { (n * PAGE..(n + 1) * PAGE).map(byte).collect() };
+    let sum = |first: usize, pages: usize| ExtentSum {
+        file: (first * PAGE) as u64,
+        bytes: (pages * PAGE) as u64,
+        crc: crc32c::crc32c(&(first..first + pages).flat_map(page).collect::<Vec<_>>()),
+        reserved: 0,
+    };
+    let mut header = Header::empty();
+    header.experts = Range { file: 8 * PAGE as u64, bytes: 6 * PAGE as u64 };
+    let extents = [sum(8, 3), sum(11, 3)];
+    let head = ChecksumHeader { extents: 2, embedding_pages: 0 };
+    let table = [head.as_bytes(), extents.as_bytes()].concat();
+    let sums = Sums::new(table, &header).unwrap();
+
+    let disk = Arc::new(Disk { flipped: Some(13 * PAGE + 1000), ..Disk::default() });
+    let Bench { arena, loader, .. } = bench(&disk, 1, Some(sums));
+    let mut consumer = arena.memory().control().unwrap().to_dsp().consumer();
+    loader.submitter().submit(load(1, 0, 3, 8)).unwrap();
+    loader.submitter().submit(load(2, 3, 3, 11)).unwrap();
+    assert_eq!(completions(&mut consumer, 2), [(1, Status::Ok), (2, Status::Checksum)]);
+    let error = loader.fault().unwrap();
+    assert_eq!((error.code, error.offset, error.exit), ("checksum", Some(11 * 4096), Exit::Input));
+}

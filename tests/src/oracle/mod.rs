@@ -1,0 +1,54 @@
+//! The oracle: a row-major f64 forward pass over a GGUF, by the plainest code that is right.
+//!
+//! Law 2 measures every backend against it, so it shares nothing with what it judges: its own GGUF reader, its own
+//! dequantiser, no tiles, no chunks, no import of the firmware or the packer. It is itself held to llama.cpp's logits
+//! (`tests/oracle.rs`) before anything is held to it. Speed matters only so far that 512 tokens of a small model take a
+//! second: rows are shared among threads and weights stay f32 until a row of them is used.
+
+mod attention;
+mod dequant;
+mod experts;
+mod gguf;
+mod linear;
+mod model;
+
+pub use gguf::{Gguf, Value};
+pub use model::{Forward, Model};
+
+use std::path::PathBuf;
+
+/// Why the oracle cannot speak about a file.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be read.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The bytes are not a GGUF that the oracle understands.
+    #[error("byte {offset}: {message}")]
+    Format {
+        /// Where it was noticed.
+        offset: usize,
+        /// What is wrong.
+        message: String,
+    },
+    /// A key or tensor is absent or has an unexpected type or shape.
+    #[error("{0}")]
+    Model(String),
+}
+
+/// What the router decided for one token in one layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// Chosen experts, best first; of equal probabilities the lowest index first.
+    pub experts: Vec<usize>,
+    /// Their weights, in the same order.
+    pub weights: Vec<f64>,
+    /// Distance of the last chosen probability from the best one not chosen, ∞ where all are chosen: an engine may
+    /// choose otherwise only where this is below its own rounding.
+    pub margin: f64,
+}

@@ -1,0 +1,146 @@
+//! Law 1, streamed = resident, bit for bit: whatever the arena, the group, the depth, the threads, the chunk or the
+//! budget, the logits of a pack and a backend are the same bytes.
+//!
+//! The settings of the issue are covered pairwise; `ESTREAM_FULL=1` runs the whole grid. The reference keeps every group
+//! of every layer resident and runs on one thread with everything else left to the defaults. Runs are made through the
+//! library in this process, since hundreds of them are made.
+
+use estream::{Arena, Banks, Engine, KernelSet, Options, Request, Verify};
+use estream_tests::collect::Collector;
+use estream_tests::fixture::{self, Golden};
+use estream_tests::pairwise::{cover, grid};
+use ndarray::Array2;
+use std::path::Path;
+
+const GROUPS: [u32; 5] = [1, 2, 4, 8, 16];
+const BANKS: [Banks; 4] = [Banks::Count(1), Banks::Count(2), Banks::Count(3), Banks::All];
+const DEPTHS: [u32; 3] = [1, 2, 4];
+const THREADS: [u32; 2] = [1, 2];
+/// Rows of a chunk; 0 leaves it to the planner.
+const CHUNKS: [u32; 4] = [0, 32, 64, 96];
+/// Scratch budgets in bytes.
+const BUDGETS: [u32; 3] = [2 << 20, 4 << 20, 8 << 20];
+/// Tokens of the prompt, cut to what it has.
+const TOKENS: [usize; 2] = [1, usize::MAX];
+
+fn backends() -> Vec<KernelSet> {
+    let available = estream_dsp::kernels::available();
+    [KernelSet::SCALAR, KernelSet::AVX2].into_iter().filter(|&set| available.contains(set)).collect()
+}
+
+/// The logits of prompts run in one pass.
+fn run(pack: &Path, prompts: &[&[u32]], options: Options) -> Vec<Array2<f32>> {
+    let lengths: Vec<_> = prompts.iter().map(|ids| ids.len()).collect();
+    let tokens: usize = lengths.iter().sum();
+    let options = options.max_tokens(tokens as u32).max_requests(prompts.len() as u32).rows(true);
+    let mut engine = Engine::open(pack, options.verify(Verify::Never)).expect("the engine opens");
+    let mut collector = Collector::new(&lengths, engine.model().vocab as usize);
+    let requests: Vec<_> = prompts.iter().map(|&ids| Request::new(ids).with_rows()).collect();
+    engine.prefill_into(&requests, &mut collector).expect("the pass runs");
+    engine.close().expect("the session ends well");
+    collector.finish()
+}
+
+fn resident(kernels: KernelSet) -> Options {
+    Options::new().kernels(kernels).arena(Arena::Group(16, Some(Banks::All))).depth(1).threads(1)
+}
+
+fn assert_same(reference: &Array2<f32>, other: &Array2<f32>, what: impl std::fmt::Debug) {
+    assert_eq!(reference.dim(), other.dim(), "{what:?}");
+    let differs = |(_, (a, b)): &(usize, (&f32, &f32))| a.to_bits() != b.to_bits();
+    if let Some((at, (a, b))) = reference.iter().zip(other).enumerate().find(differs) {
+        let (row, column) = (at / reference.ncols(), at % reference.ncols());
+        panic!("{what:?}: position {row}, token {column}: {b:?} in place of {a:?}");
+    }
+}
+
+fn prompt(golden: &Golden, tokens: usize) -> &[u32] {
+    let ids = &golden.prompts[0].ids;
+    &ids[..tokens.min(ids.len())]
+}
+
+#[test]
+fn streamed_is_resident_for_every_setting() {
+    let folder = fixture::folder(env!("CARGO_TARGET_TMPDIR"));
+    let levels =
+        [GROUPS.len(), BANKS.len(), DEPTHS.len(), THREADS.len(), CHUNKS.len(), BUDGETS.len(), TOKENS.len()];
+    let settings = if fixture::full() { grid(&levels) } else { cover(&levels) };
+    println!("{} settings", settings.len());
+    for golden in fixture::goldens() {
+        let pack = fixture::pack(&golden.gguf, folder.path(), None);
+        for kernels in backends() {
+            let references =
+                TOKENS.map(|tokens| run(&pack, &[prompt(&golden, tokens)], resident(kernels)).remove(0));
+            for setting in &settings {
+                let &[g, b, q, t, c, s, n] = setting.as_slice() else { panic!("seven settings") };
+                let options = Options::new()
+                    .kernels(kernels)
+                    .arena(Arena::Group(GROUPS[g], Some(BANKS[b])))
+                    .depth(DEPTHS[q])
+                    .threads(THREADS[t])
+                    .row_chunk(CHUNKS[c])
+                    .scratch(BUDGETS[s]);
+                let what = (&golden.name, prompt(&golden, TOKENS[n]).len(), &options);
+                let streamed = run(&pack, &[prompt(&golden, TOKENS[n])], options.clone()).remove(0);
+                assert_same(&references[n], &streamed, what);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_arena_of_one_slot_is_enough_and_less_is_refused_with_the_bytes_of_one() {
+    let folder = fixture::folder(env!("CARGO_TARGET_TMPDIR"));
+    let golden = fixture::own();
+    let pack = fixture::pack(&golden.gguf, folder.path(), None);
+    let ids = prompt(&golden, usize::MAX);
+    for kernels in backends() {
+        let reference = run(&pack, &[ids], resident(kernels)).remove(0);
+        let model = Engine::open(&pack, resident(kernels)).expect("the engine opens").model().clone();
+        for bytes in [model.record_bytes, 2 * model.record_bytes - 1, 5 * model.record_bytes] {
+            let options = Options::new().kernels(kernels).arena(Arena::Bytes(bytes));
+            assert_same(&reference, &run(&pack, &[ids], options)[0], bytes);
+        }
+        for bytes in [0, 1, model.record_bytes - 1] {
+            let options = Options::new().kernels(kernels).arena(Arena::Bytes(bytes));
+            let error = Engine::open(&pack, options).expect_err("no slot fits");
+            assert_eq!(error.code, "arena-too-small");
+            assert!(error.message.contains(&model.record_bytes.to_string()), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_request_alone_is_the_request_among_others() {
+    let folder = fixture::folder(env!("CARGO_TARGET_TMPDIR"));
+    let golden = fixture::own();
+    let pack = fixture::pack(&golden.gguf, folder.path(), None);
+    let ids = prompt(&golden, usize::MAX);
+    let together: [&[u32]; 4] = [&ids[..1], &ids[10..80], &ids[..33], &ids[40..41]];
+    for kernels in backends() {
+        let options =
+            || Options::new().kernels(kernels).arena(Arena::Group(2, Some(Banks::Count(3)))).threads(2);
+        let packed = run(&pack, &together, options());
+        for (index, ids) in together.iter().enumerate() {
+            assert_same(&run(&pack, &[ids], resident(kernels))[0], &packed[index], index);
+        }
+    }
+}
+
+#[test]
+fn an_engine_gives_the_same_bytes_at_every_call() {
+    let folder = fixture::folder(env!("CARGO_TARGET_TMPDIR"));
+    let golden = fixture::own();
+    let pack = fixture::pack(&golden.gguf, folder.path(), None);
+    let ids = prompt(&golden, usize::MAX);
+    let options = Options::new().arena(Arena::Group(4, Some(Banks::Count(2)))).rows(true).max_tokens(96);
+    let mut engine = Engine::open(&pack, options).expect("the engine opens");
+    let mut calls = [ids, &ids[..1], ids].map(|ids| {
+        let mut collector = Collector::new(&[ids.len()], engine.model().vocab as usize);
+        engine.prefill_into(&[Request::new(ids).with_rows()], &mut collector).expect("the pass runs");
+        collector.finish().remove(0)
+    });
+    let first = std::mem::take(&mut calls[0]);
+    assert_same(&first, &calls[2], "the third call");
+    assert_eq!(first.row(0), calls[1].row(0), "a short call between them");
+}

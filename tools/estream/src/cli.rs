@@ -1,0 +1,251 @@
+//! What can be said on the command line. Values are checked here as far as they can be without opening a file.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use estream::{EXIT_CODES, KernelSet, Verify, size};
+use estream_pack::Shape;
+use std::path::PathBuf;
+
+/// Prefill of Mixture-of-Experts models with the experts streamed from flash through a small fixed arena.
+#[derive(Debug, Parser)]
+#[command(name = "estream", version, after_help = EXIT_CODES, arg_required_else_help = true)]
+pub struct Cli {
+    /// Print one JSON object on stdout, errors included.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Prepare a GGUF model for streaming.
+    #[command(after_help = EXIT_CODES)]
+    Pack(Pack),
+    /// Show what a GGUF or a pack contains: types and bytes by component, experts, groups.
+    #[command(after_help = EXIT_CODES)]
+    Inspect(Inspect),
+    /// Check every checksum of a pack.
+    #[command(after_help = EXIT_CODES)]
+    Verify(VerifyPack),
+    /// Run a prompt of token ids and print the most likely next tokens.
+    #[command(after_help = EXIT_CODES)]
+    Run(Run),
+    /// Make a small model, pack it, run it in a small arena, and show what happened.
+    #[command(after_help = EXIT_CODES)]
+    Demo(Demo),
+    /// Write a model of a known shape with random weights, for benchmarks.
+    #[command(after_help = EXIT_CODES)]
+    Synth(Synth),
+}
+
+/// `pack`.
+#[derive(Debug, Args)]
+pub struct Pack {
+    /// The GGUF file.
+    pub input: PathBuf,
+    /// The pack to write.
+    #[arg(short, long, value_name = "OUT")]
+    pub output: PathBuf,
+    /// Storage order of the experts: JSON, one list of experts per layer.
+    #[arg(long, value_name = "FILE")]
+    pub order: Option<PathBuf>,
+}
+
+/// `inspect`.
+#[derive(Debug, Args)]
+pub struct Inspect {
+    /// A GGUF or a pack.
+    pub file: PathBuf,
+}
+
+/// `verify`.
+#[derive(Debug, Args)]
+pub struct VerifyPack {
+    /// The pack.
+    pub pack: PathBuf,
+}
+
+/// `run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// The pack.
+    pub pack: PathBuf,
+    /// Token ids, separated by commas or spaces.
+    #[arg(long, value_name = "IDS", required_unless_present = "tokens_file", allow_hyphen_values = true)]
+    pub tokens: Option<String>,
+    /// A file of token ids, separated by commas or white space.
+    #[arg(long, value_name = "FILE", conflicts_with = "tokens")]
+    pub tokens_file: Option<PathBuf>,
+    /// Candidates to print.
+    #[arg(long, value_name = "K", default_value_t = estream::TOP_K, value_parser = positive())]
+    pub top_k: u32,
+    /// Write the logits of all positions as float32 [tokens, vocabulary] in NumPy's format; takes no memory.
+    #[arg(long, value_name = "F.npy")]
+    pub logits: Option<PathBuf>,
+    /// How it is run.
+    #[command(flatten)]
+    pub machine: Machine,
+}
+
+/// How a pack is run.
+#[derive(Debug, Args)]
+pub struct Machine {
+    /// Where the firmware runs.
+    #[arg(long, value_enum, default_value_t = DeviceName::Native)]
+    pub device: DeviceName,
+    /// Bytes of the arena that experts are streamed through, such as 512MiB; a quarter of the experts by default.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, conflicts_with_all = ["group", "banks"])]
+    pub arena: Option<u64>,
+    /// Experts a group: what one read brings.
+    #[arg(long, value_name = "G", value_parser = positive())]
+    pub group: Option<u32>,
+    /// Banks, each of one group; `all` keeps every group of every layer.
+    #[arg(long, value_name = "B|all", value_parser = banks)]
+    pub banks: Option<estream::Banks>,
+    /// Reads in flight.
+    #[arg(long, value_name = "Q", default_value_t = estream::arena::DEPTH, value_parser = positive())]
+    pub depth: u32,
+    /// Threads that compute; one for each processor by default.
+    #[arg(long, value_name = "N", value_parser = positive())]
+    pub threads: Option<u32>,
+    /// Kernels to compute with.
+    #[arg(long, value_enum, default_value_t = KernelName::Auto)]
+    pub kernels: KernelName,
+    /// When checksums are checked: at the first open of a file, at every read, or never but for the header.
+    #[arg(long, value_enum, default_value_t = Policy::Once)]
+    pub verify: Policy,
+    /// Scratchpad (cache) budget of the expert operator, such as 2MiB; the device's own by default.
+    #[arg(long, value_name = "SIZE", value_parser = scratch)]
+    pub scratch: Option<u32>,
+    /// Rows of a chunk, a multiple of 32; as many as the scratchpad holds by default. Results do not depend on it.
+    #[arg(long, value_name = "ROWS", value_parser = row_chunk)]
+    pub row_chunk: Option<u32>,
+}
+
+/// `demo`.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Keep the model and the pack in this folder.
+    #[arg(long, value_name = "DIR")]
+    pub keep: Option<PathBuf>,
+}
+
+/// `synth`.
+#[derive(Debug, Args)]
+pub struct Synth {
+    /// The model whose shape is taken.
+    #[arg(long, value_name = "NAME", value_parser = shape)]
+    pub shape: Shape,
+    /// Layers to write; all of the shape by default.
+    #[arg(long, value_name = "N", value_parser = positive())]
+    pub layers: Option<u32>,
+    /// Seed of the weights.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub seed: u64,
+    /// Zipf exponent of the experts' shares of the routes; 0 is even.
+    #[arg(long, value_name = "S", default_value_t = 0.0, value_parser = skew)]
+    pub skew: f64,
+    /// What to write.
+    #[arg(long, value_enum)]
+    pub format: Format,
+    /// The file to write.
+    #[arg(short, long, value_name = "F")]
+    pub output: PathBuf,
+}
+
+/// Devices by name. Those that this build cannot reach are known, so that asking for one is no spelling mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DeviceName {
+    /// This processor.
+    Native,
+    /// The Hexagon firmware under an emulator.
+    Sim,
+    /// The Hexagon NPU.
+    Cdsp,
+}
+
+/// Kernel sets by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum KernelName {
+    /// The best that runs here.
+    Auto,
+    /// Portable scalar code.
+    Scalar,
+    /// x86-64 with AVX2 and FMA.
+    Avx2,
+}
+
+impl From<KernelName> for KernelSet {
+    fn from(name: KernelName) -> Self {
+        match name {
+            KernelName::Auto => Self::empty(),
+            KernelName::Scalar => Self::SCALAR,
+            KernelName::Avx2 => Self::AVX2,
+        }
+    }
+}
+
+/// Checksum policies by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Policy {
+    /// All bytes at the first open of a file, remembered beside it.
+    Once,
+    /// Every extent as it is read.
+    Always,
+    /// The header and its tables only.
+    Never,
+}
+
+impl From<Policy> for Verify {
+    fn from(policy: Policy) -> Self {
+        match policy {
+            Policy::Once => Self::Once,
+            Policy::Always => Self::Always,
+            Policy::Never => Self::Never,
+        }
+    }
+}
+
+/// Formats that `synth` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// A GGUF file.
+    Gguf,
+    /// A pack.
+    Pack,
+}
+
+fn positive() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..)
+}
+
+fn banks(text: &str) -> Result<estream::Banks, String> {
+    match text {
+        "all" => Ok(estream::Banks::All),
+        _ => match text.parse() {
+            Ok(count) if count > 0 => Ok(estream::Banks::Count(count)),
+            _ => Err(format!("{text:?} is neither a number of banks from 1 on nor \"all\"")),
+        },
+    }
+}
+
+fn scratch(text: &str) -> Result<u32, String> {
+    let bytes = size::parse(text)?;
+    u32::try_from(bytes).ok().filter(|&bytes| bytes > 0).ok_or_else(|| format!("{text:?} is not between 1 byte and 4 GiB"))
+}
+
+fn row_chunk(text: &str) -> Result<u32, String> {
+    let rows: Option<u32> = text.parse().ok();
+    rows.filter(|&rows| rows > 0 && rows.is_multiple_of(32)).ok_or_else(|| format!("{text:?} is not a multiple of 32"))
+}
+
+fn shape(text: &str) -> Result<Shape, String> {
+    Shape::named(text).ok_or_else(|| format!("known shapes are {}", Shape::NAMES.join(", ")))
+}
+
+fn skew(text: &str) -> Result<f64, String> {
+    let skew: Option<f64> = text.parse().ok();
+    skew.filter(|skew| (0.0..=4.0).contains(skew)).ok_or_else(|| format!("{text:?} is not an exponent between 0 and 4"))
+}

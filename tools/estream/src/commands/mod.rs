@@ -1,0 +1,24 @@
+//! The commands, one file each: take arguments, call the library, answer.
+
+mod demo;
+mod inspect;
+mod pack;
+mod run;
+mod synth;
+mod verify;
+
+use crate::cli::Command;
+use crate::console::Console;
+use estream::Result;
+
+/// Runs a command.
+pub fn run(command: Command, console: &Console) -> Result<()> {
+    match command {
+        Command::Pack(arguments) => pack::run(&arguments, console),
+        Command::Inspect(arguments) => inspect::run(&arguments, console),
+        Command::Verify(arguments) => verify::run(&arguments, console),
+        Command::Run(arguments) => run::run(&arguments, console),
+        Command::Demo(arguments) => demo::run(&arguments, console),
+        Command::Synth(arguments) => synth::run(arguments, console),
+    }
+}

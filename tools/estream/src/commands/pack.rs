@@ -1,0 +1,33 @@
+//! `estream pack`: a GGUF becomes a pack.
+
+use crate::cli::Pack;
+use crate::console::{Console, table};
+use estream::Result;
+use estream::size::human;
+use estream_pack::{Options, convert};
+
+/// Runs the command.
+pub fn run(arguments: &Pack, console: &Console) -> Result<()> {
+    let report = {
+        let bar = console.bytes_bar("packing");
+        let progress = |done, total| bar.show(done, total);
+        let options = Options { order: arguments.order.clone(), progress: &progress };
+        convert(&arguments.input, &arguments.output, &options)?
+    };
+    console.answer(&report, || {
+        let experts = format!(
+            "{} layers of {} experts, {} ({} the largest record)",
+            report.sparse_layers,
+            report.experts,
+            human(report.expert_bytes),
+            human(report.record_bytes)
+        );
+        let tied = if report.tied_head { " (the head repeats the embedding)" } else { "" };
+        table(&[
+            ("pack", format!("{}, {}", arguments.output.display(), human(report.file_bytes))),
+            ("architecture", report.architecture.clone()),
+            ("experts", experts),
+            ("resident", format!("{}{tied}", human(report.dense_bytes))),
+        ])
+    })
+}

@@ -1,0 +1,170 @@
+//! Choices and limits of an engine, with defaults for one prompt on this machine.
+
+use crate::arena::{Arena, DEPTH};
+use estream_host::Verify;
+use estream_idl::call::KernelSet;
+
+/// Tokens of one pass unless the caller says otherwise.
+pub const MAX_TOKENS: u32 = 512;
+/// Requests of one pass unless the caller says otherwise.
+pub const MAX_REQUESTS: u32 = 16;
+/// Positions with results of one pass unless the caller says otherwise.
+pub const MAX_OUTPUTS: u32 = 64;
+/// Candidates per position unless the caller says otherwise.
+pub const TOP_K: u32 = 5;
+
+/// Where the firmware runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Device {
+    /// In this process, with this processor's kernels.
+    #[default]
+    Native,
+}
+
+impl Device {
+    /// The name that users write.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+        }
+    }
+}
+
+/// How [`crate::Engine::open`] opens a pack. Limits fix the memory: a pass beyond them is refused with the bytes that it
+/// would need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    pub(crate) device: Device,
+    pub(crate) arena: Arena,
+    pub(crate) depth: u32,
+    pub(crate) threads: Option<u32>,
+    pub(crate) kernels: KernelSet,
+    pub(crate) verify: Verify,
+    pub(crate) top_k: u32,
+    pub(crate) max_tokens: u32,
+    pub(crate) max_requests: u32,
+    pub(crate) max_outputs: u32,
+    pub(crate) rows: bool,
+    pub(crate) scratch: u32,
+    pub(crate) row_chunk: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            device: Device::Native,
+            arena: Arena::Default,
+            depth: DEPTH,
+            threads: None,
+            kernels: KernelSet::empty(),
+            verify: Verify::Once,
+            top_k: TOP_K,
+            max_tokens: MAX_TOKENS,
+            max_requests: MAX_REQUESTS,
+            max_outputs: MAX_OUTPUTS,
+            rows: false,
+            scratch: 0,
+            row_chunk: 0,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Where the firmware runs.
+    #[must_use]
+    pub fn device(mut self, device: Device) -> Self {
+        self.device = device;
+        self
+    }
+
+    /// How large the arena is, as a size or as a group and banks.
+    #[must_use]
+    pub fn arena(mut self, arena: Arena) -> Self {
+        self.arena = arena;
+        self
+    }
+
+    /// Reads in flight, Q; clamped to the banks.
+    #[must_use]
+    pub fn depth(mut self, depth: u32) -> Self {
+        self.depth = depth;
+        self
+    }
+
+    /// Threads that compute; the default is one for each processor this process may use.
+    #[must_use]
+    pub fn threads(mut self, threads: u32) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// The kernels to choose among; empty = the device's best.
+    #[must_use]
+    pub fn kernels(mut self, kernels: KernelSet) -> Self {
+        self.kernels = kernels;
+        self
+    }
+
+    /// When checksums are checked.
+    #[must_use]
+    pub fn verify(mut self, verify: Verify) -> Self {
+        self.verify = verify;
+        self
+    }
+
+    /// Candidates per position with results; more than the vocabulary has are not to be had.
+    #[must_use]
+    pub fn top_k(mut self, top_k: u32) -> Self {
+        self.top_k = top_k;
+        self
+    }
+
+    /// Tokens of one pass, all requests together.
+    #[must_use]
+    pub fn max_tokens(mut self, max_tokens: u32) -> Self {
+        self.max_tokens = max_tokens;
+        self
+    }
+
+    /// Requests of one pass.
+    #[must_use]
+    pub fn max_requests(mut self, max_requests: u32) -> Self {
+        self.max_requests = max_requests;
+        self
+    }
+
+    /// Positions with results of one pass.
+    #[must_use]
+    pub fn max_outputs(mut self, max_outputs: u32) -> Self {
+        self.max_outputs = max_outputs;
+        self
+    }
+
+    /// Whether passes may stream the logits of all positions to a [`crate::RowSink`].
+    #[must_use]
+    pub fn rows(mut self, rows: bool) -> Self {
+        self.rows = rows;
+        self
+    }
+
+    /// Scratchpad bytes that the fused operator may use; 0 = the device's own.
+    #[must_use]
+    pub fn scratch(mut self, bytes: u32) -> Self {
+        self.scratch = bytes;
+        self
+    }
+
+    /// Rows of a chunk, a multiple of 32; 0 = as many as the scratchpad holds. Results do not depend on it.
+    #[must_use]
+    pub fn row_chunk(mut self, rows: u32) -> Self {
+        self.row_chunk = rows;
+        self
+    }
+}

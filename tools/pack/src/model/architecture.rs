@@ -1,0 +1,69 @@
+//! The architectures, as data: which keys and tensors say what, and the switches that no key carries.
+
+use estream_idl::recipe::RopePairs;
+
+/// What tells one architecture from another; everything else is in the file's keys and shapes.
+pub(super) struct Architecture {
+    /// The value of `general.architecture` and the prefix of the keys.
+    pub(super) name: &'static str,
+    /// Keys that may hold the experts' inner width; the first that is present counts.
+    pub(super) expert_width: &'static [&'static str],
+    /// Which elements RoPE pairs.
+    pub(super) pairs: RopePairs,
+    /// Whether queries and keys are normed; the norm's kind is read from its length.
+    pub(super) qk_norm: bool,
+    /// Whether the chosen weights are divided by their sum.
+    pub(super) renormalise: bool,
+    /// Whether a missing head means that the embedding is used.
+    pub(super) may_tie: bool,
+}
+
+pub(super) static ARCHITECTURES: [Architecture; 3] = [
+    Architecture {
+        name: "olmoe",
+        // Files of the current converter have feed_forward_length alone; older ones carry the other key too.
+        expert_width: &["expert_feed_forward_length", "feed_forward_length"],
+        pairs: RopePairs::Halves,
+        qk_norm: true,
+        renormalise: false,
+        may_tie: false,
+    },
+    Architecture {
+        name: "qwen3moe",
+        expert_width: &["expert_feed_forward_length"],
+        pairs: RopePairs::Halves,
+        qk_norm: true,
+        renormalise: true,
+        may_tie: true,
+    },
+    // Mixtral: the converter permuted the rows of q and k for adjacent pairs.
+    Architecture {
+        name: "llama",
+        expert_width: &["feed_forward_length"],
+        pairs: RopePairs::Adjacent,
+        qk_norm: false,
+        renormalise: true,
+        may_tie: true,
+    },
+];
+
+/// Keys whose presence with another value would change what has to be computed: such a file is refused rather than
+/// computed wrongly. Each with the values that change nothing.
+pub(super) static NEUTRAL: [(&str, &[f64]); 16] = [
+    ("attention.clamp_kqv", &[0.0]),
+    ("attention.max_alibi_bias", &[0.0]),
+    ("attention.scale", &[0.0]),
+    ("attention.sliding_window", &[0.0]),
+    ("embedding_scale", &[0.0, 1.0]),
+    ("expert_gating_func", &[0.0, 1.0]),
+    ("expert_group_count", &[0.0, 1.0]),
+    ("expert_shared_count", &[0.0]),
+    ("expert_shared_feed_forward_length", &[0.0]),
+    ("expert_weights_scale", &[0.0, 1.0]),
+    ("final_logit_softcapping", &[0.0]),
+    ("interleave_moe_layer_step", &[0.0, 1.0]),
+    ("leading_dense_block_count", &[0.0]),
+    ("logit_scale", &[0.0, 1.0]),
+    ("residual_scale", &[0.0, 1.0]),
+    ("rope.scale_linear", &[0.0, 1.0]),
+];
