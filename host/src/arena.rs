@@ -5,24 +5,16 @@
 //! where the system allows that for shared memory; private memory with THP, where the firmware lives in this process
 //! and nothing has to be shared; a plain memfd. The rung and the reasons for those above it are reported, never silent.
 //!
-//! The mapping starts at a 2 MiB border (a larger range is reserved and trimmed), else no page of it could be huge. It
-//! is unmapped when the last [`Arena`] handle goes: every thread that reaches into it holds one.
+//! The memory is unmapped when the last [`Arena`] handle goes: every thread that reaches into it holds one.
 
 use crate::Error;
+use crate::mapping::Mapping;
 use estream_idl::address::{PAGE, SegmentPages};
 use estream_idl::memory::SharedMemory;
 use estream_idl::status::{Refusal, Status};
-use rustix::fd::OwnedFd;
-use rustix::fs::MemfdFlags;
-use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
-use std::ffi::c_void;
-use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A huge page, and the border that the mapping starts at.
-const HUGE: usize = 2 << 20;
 /// Bytes populated between two looks at the stop flag.
 const POPULATE_STEP: usize = 64 << 20;
 
@@ -46,25 +38,6 @@ impl PageKind {
             Self::Thp => "thp",
             Self::Small => "4k",
         }
-    }
-}
-
-/// A mapped range, unmapped on drop.
-struct Mapping {
-    base: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: a mapping is an address range; what may be done with its bytes is SharedMemory's contract.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the range is this value's own, and every view of it was bounded by a handle that is gone.
-        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
-        debug_assert!(unmapped.is_ok());
     }
 }
 
@@ -96,8 +69,8 @@ impl Arena {
             error
         })?;
         let arena = Self { mapping: Arc::new(mapping), pages, kind, reason: reason.into() };
-        if arena.advise(0, PAGE, Advice::LinuxPopulateWrite).is_err() {
-            arena.touch();
+        if arena.mapping.populate(0, PAGE).is_err() {
+            arena.mapping.touch();
         }
         Ok(arena)
     }
@@ -120,30 +93,17 @@ impl Arena {
     pub(crate) unsafe fn memory_unbound(&self) -> SharedMemory<'static> {
         // SAFETY: the mapping is page-aligned, readable and writable, at least total_bytes long (`climb`), kept alive by
         // the caller's handle, and this program reaches it through such views only.
-        unsafe { SharedMemory::new(self.mapping.base, self.pages) }
+        unsafe { SharedMemory::new(self.mapping.base(), self.pages) }
     }
 
     /// Brings the pages in ahead of use, until done or told to stop. Contents are kept, so reads may land meanwhile.
     pub(crate) fn populate(&self, stop: &AtomicBool) {
-        for at in (0..self.mapping.bytes).step_by(POPULATE_STEP) {
-            let bytes = POPULATE_STEP.min(self.mapping.bytes - at);
+        for at in (0..self.mapping.bytes()).step_by(POPULATE_STEP) {
+            let bytes = POPULATE_STEP.min(self.mapping.bytes() - at);
             // A failure costs only the head start: the pages come at their first use.
-            if stop.load(Ordering::Relaxed) || self.advise(at, bytes, Advice::LinuxPopulateWrite).is_err() {
+            if stop.load(Ordering::Relaxed) || self.mapping.populate(at, bytes).is_err() {
                 return;
             }
-        }
-    }
-
-    fn advise(&self, at: usize, bytes: usize, advice: Advice) -> Result<(), Errno> {
-        // SAFETY: the range lies inside the mapping, and no advice used here changes what the bytes are.
-        unsafe { rustix::mm::madvise(self.mapping.base.add(at).as_ptr().cast(), bytes, advice) }
-    }
-
-    /// Brings all pages in by writing to them: for kernels before 5.14. Only on fresh memory, hence before it is shared.
-    fn touch(&self) {
-        for at in (0..self.mapping.bytes).step_by(PAGE) {
-            // SAFETY: inside the mapping, which nobody else has seen yet and which is zero anyway.
-            unsafe { self.mapping.base.add(at).write_volatile(0) };
         }
     }
 }
@@ -151,13 +111,13 @@ impl Arena {
 /// Maps `bytes` on the best rung, with its kind and the reasons against those above; or the reasons against all.
 fn climb(bytes: usize, shared: bool) -> Result<(Mapping, PageKind, String), String> {
     let mut reasons = Vec::new();
-    match reserved_huge(bytes) {
+    match Mapping::reserved_huge(bytes) {
         Ok(mapping) => return Ok((mapping, PageKind::Huge, "reserved huge pages".into())),
         Err(error) => reasons.push(format!("no reserved huge pages ({error})")),
     }
     let shmem = thp_policy("shmem_enabled");
     if matches!(shmem.as_str(), "always" | "within_size" | "advise" | "force") {
-        match memfd(bytes, MemfdFlags::CLOEXEC).and_then(|mapping| advised(mapping, Advice::LinuxHugepage)) {
+        match Mapping::shared_huge(bytes) {
             Ok(mapping) => {
                 reasons.push(format!("transparent huge pages for shared memory are \"{shmem}\""));
                 return Ok((mapping, PageKind::Thp, reasons.join("; ")));
@@ -173,7 +133,7 @@ fn climb(bytes: usize, shared: bool) -> Result<(Mapping, PageKind, String), Stri
     } else if private == "never" || private == "unknown" {
         reasons.push(format!("transparent huge pages are \"{private}\""));
     } else {
-        match private_thp(bytes) {
+        match Mapping::private_huge(bytes) {
             Ok(mapping) => {
                 reasons.push("private memory with transparent huge pages".into());
                 return Ok((mapping, PageKind::Thp, reasons.join("; ")));
@@ -181,7 +141,7 @@ fn climb(bytes: usize, shared: bool) -> Result<(Mapping, PageKind, String), Stri
             Err(error) => reasons.push(format!("no private transparent huge pages ({error})")),
         }
     }
-    match memfd(bytes, MemfdFlags::CLOEXEC) {
+    match Mapping::shared(bytes) {
         Ok(mapping) => Ok((mapping, PageKind::Small, reasons.join("; "))),
         Err(error) => {
             reasons.push(format!("no shared memory ({error})"));
@@ -201,83 +161,10 @@ fn chosen(setting: &str) -> Option<&str> {
     rest.split_once(']').map(|(word, _)| word)
 }
 
-fn reserved_huge(bytes: usize) -> Result<Mapping, Errno> {
-    let rounded = bytes.checked_next_multiple_of(HUGE).ok_or(Errno::NOMEM)?;
-    memfd(rounded, MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB)
-}
-
-fn memfd(bytes: usize, flags: MemfdFlags) -> Result<Mapping, Errno> {
-    let file = rustix::fs::memfd_create("estream", flags)?;
-    rustix::fs::ftruncate(&file, bytes as u64)?;
-    map(bytes, Some(&file))
-}
-
-fn private_thp(bytes: usize) -> Result<Mapping, Errno> {
-    let mapping = advised(map(bytes, None)?, Advice::LinuxHugepage)?;
-    // A child that wrote (or made this process write) to a page with a read in flight would split it from its bytes.
-    advised(mapping, Advice::LinuxDontFork)
-}
-
-fn advised(mapping: Mapping, advice: Advice) -> Result<Mapping, Errno> {
-    // SAFETY: the range is the mapping's own; neither advice used here changes its contents for this process.
-    unsafe { rustix::mm::madvise(mapping.base.as_ptr().cast(), mapping.bytes, advice) }?;
-    Ok(mapping)
-}
-
-/// Maps `bytes` at a 2 MiB border: `file` shared, or private memory without one.
-fn map(bytes: usize, file: Option<&OwnedFd>) -> Result<Mapping, Errno> {
-    let reserved = bytes.checked_add(HUGE).ok_or(Errno::NOMEM)?;
-    let none = MapFlags::PRIVATE | MapFlags::NORESERVE;
-    // SAFETY: a new range wherever the kernel has room touches no memory that exists.
-    let range = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), reserved, ProtFlags::empty(), none) }?;
-    let range = NonNull::new(range.cast::<u8>()).ok_or(Errno::NOMEM)?;
-    let whole = Mapping { base: range, bytes: reserved };
-    let head = range.align_offset(HUGE);
-    // SAFETY: `head` < HUGE, so the address and `bytes` behind it lie inside the reserved range.
-    let base = unsafe { range.add(head) };
-    let at = base.as_ptr().cast::<c_void>();
-    let access = ProtFlags::READ | ProtFlags::WRITE;
-    match file {
-        // SAFETY: replaces a part of the range that was reserved above and that nobody uses.
-        Some(file) => unsafe {
-            rustix::mm::mmap(at, bytes, access, MapFlags::SHARED | MapFlags::FIXED, file, 0)
-        },
-        // SAFETY: as above.
-        None => unsafe { rustix::mm::mmap_anonymous(at, bytes, access, MapFlags::PRIVATE | MapFlags::FIXED) },
-    }?;
-    // From here on the parts are owned apart: dropping head and tail trims the reservation.
-    std::mem::forget(whole);
-    // SAFETY: `bytes` behind `base` end inside the reserved range.
-    let behind = unsafe { base.add(bytes) };
-    for (base, bytes) in [(range, head), (behind, HUGE - head)] {
-        if bytes > 0 {
-            drop(Mapping { base, bytes });
-        }
-    }
-    Ok(Mapping { base, bytes })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use estream_idl::address::Segment;
-
-    #[test]
-    fn every_rung_gives_zeroed_aligned_memory_that_is_unmapped_again() {
-        let bytes = 3 * HUGE + 5 * PAGE;
-        for mapping in [map(bytes, None), private_thp(bytes), memfd(bytes, MemfdFlags::CLOEXEC)] {
-            let mapping = mapping.unwrap();
-            assert_eq!((mapping.base.align_offset(HUGE), mapping.bytes), (0, bytes));
-            let start = mapping.base;
-            // SAFETY: inside the mapping made above, which is this test's alone.
-            let last = unsafe { start.add(bytes - 1).read() };
-            assert_eq!(last, 0);
-            drop(mapping);
-            // SAFETY: asks for advice on a range that no longer exists: the kernel refuses, nothing is touched.
-            let gone = unsafe { rustix::mm::madvise(start.as_ptr().cast(), PAGE, Advice::LinuxPopulateRead) };
-            assert_eq!(gone, Err(Errno::NOMEM));
-        }
-    }
 
     #[test]
     fn the_reason_names_what_was_missing_and_populating_keeps_contents() {

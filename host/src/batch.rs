@@ -46,6 +46,15 @@ pub trait RowSink {
     fn rows(&mut self, rows: &Rows, panel: &[f32]) -> std::io::Result<()>;
 }
 
+/// Results of a pass, by output.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    /// Candidates, best first.
+    pub(crate) tops: Vec<Vec<Top>>,
+    /// Log-probabilities of the targets.
+    pub(crate) target_logprobs: Vec<Option<f32>>,
+}
+
 /// The tables of the io segment for a configuration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tables {
@@ -131,15 +140,11 @@ impl Tables {
         }
     }
 
-    /// The candidates and target log-probabilities that the firmware left for `requests`.
-    pub(crate) fn results(
-        &self,
-        words: &[AtomicU32],
-        requests: &[Request<'_>],
-    ) -> Result<(Vec<Vec<Top>>, Vec<Option<f32>>), Error> {
+    /// The results that the firmware left for `requests`.
+    pub(crate) fn results(&self, words: &[AtomicU32], requests: &[Request<'_>]) -> Result<Results, Error> {
         let top_k = self.config.top_k as usize;
         let word = |at: usize| words[at].load(Ordering::Relaxed);
-        let (mut tops, mut targets) = (Vec::new(), Vec::new());
+        let mut results = Results::default();
         for (output, asked) in requests.iter().flat_map(|request| request.outputs).enumerate() {
             let first = self.layout.tops + output * top_k * TOP_WORDS;
             let candidates = (0..top_k).map(|rank| first + rank * TOP_WORDS).map(|at| Top {
@@ -148,17 +153,18 @@ impl Tables {
                 logprob: f32::from_bits(word(at + 2)),
             });
             // A vocabulary of fewer than k entries leaves the rest absent.
-            tops.push(candidates.take_while(|top| top.id != NO_TARGET).collect::<Vec<_>>());
-            let logprob = f32::from_bits(word(self.layout.target_logprobs + output));
-            targets.push(asked.target.map(|_| logprob));
-            let numbers = tops[output].iter().flat_map(|top| [top.logit, top.logprob]);
-            if numbers.chain(targets[output]).any(|number| !number.is_finite()) {
-                let status = Status::NotFinite;
+            let tops: Vec<Top> = candidates.take_while(|top| top.id != NO_TARGET).collect();
+            let target = f32::from_bits(word(self.layout.target_logprobs + output));
+            let target = asked.target.map(|_| target);
+            let mut numbers = tops.iter().flat_map(|top| [top.logit, top.logprob]).chain(target);
+            if numbers.any(|number| !number.is_finite()) {
                 let detail = u32::try_from(output).unwrap_or(u32::MAX);
-                return Err(Error::refused(Refusal { detail, ..status.into() }));
+                return Err(Error::refused(Refusal { detail, ..Status::NotFinite.into() }));
             }
+            results.tops.push(tops);
+            results.target_logprobs.push(target);
         }
-        Ok((tops, targets))
+        Ok(results)
     }
 
     /// The firmware's report.
@@ -267,12 +273,12 @@ mod tests {
         top(0, [7, 2f32.to_bits(), (-0.5f32).to_bits()]);
         top(1, [5, 1f32.to_bits(), (-1.5f32).to_bits()]);
         put(&words, tables.layout.target_logprobs, [(-3f32).to_bits()].into_iter());
-        let (tops, targets) = tables.results(&words, &requests).unwrap();
+        let results = tables.results(&words, &requests).unwrap();
         let expected = [Top { id: 7, logit: 2.0, logprob: -0.5 }, Top { id: 5, logit: 1.0, logprob: -1.5 }];
-        assert_eq!(tops, [expected]);
+        assert_eq!(results.tops, [expected]);
         top(1, [NO_TARGET, 0, 0]);
-        assert_eq!(tables.results(&words, &requests).unwrap().0, [&expected[..1]]);
-        assert_eq!(targets, [Some(-3.0)]);
+        assert_eq!(tables.results(&words, &requests).unwrap().tops, [&expected[..1]]);
+        assert_eq!(results.target_logprobs, [Some(-3.0)]);
         top(0, [7, f32::NAN.to_bits(), 0]);
         assert_eq!(tables.results(&words, &requests).unwrap_err().code, "not_finite");
     }

@@ -21,6 +21,8 @@ mod error;
 #[allow(unsafe_code)]
 mod link;
 mod loader;
+#[allow(unsafe_code)]
+mod mapping;
 mod pack;
 mod probe;
 mod pump;

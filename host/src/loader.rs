@@ -206,6 +206,7 @@ impl Shared {
     }
 
     fn run(&self) {
+        let _alarm = Alarm(&self.failure);
         while let Some(mut landing) = self.next() {
             let Load { ticket, segment, page, pages, file } = landing.load();
             let begin_ns = now_ns();
@@ -225,6 +226,17 @@ impl Shared {
             if let Err(error) = self.outbox.send(ToDsp::Loaded { ticket, status }) {
                 self.failure.set(error);
             }
+        }
+    }
+}
+
+/// Fails the session if its thread panics: the load at work would otherwise be pending for ever.
+struct Alarm<'a>(&'a FirstError);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.set(Error::runtime("reader", "a reader thread has panicked"));
         }
     }
 }

@@ -3,7 +3,8 @@
 //! Three failures are known: the open is refused, the read is refused, and the read reports success without filling
 //! the buffer. The last one would compute with garbage, so a poisoned page is read both ways and compared.
 
-use crate::read::{PageBuffer, ReadAt, open_direct};
+use crate::mapping::Buffer;
+use crate::read::{ReadAt, open_direct};
 use estream_idl::address::PAGE;
 use std::fs::File;
 use std::path::Path;
@@ -31,7 +32,7 @@ impl IoMode {
     }
 }
 
-/// A byte that no page of poison has in common with a page that was read: see [`deliver`].
+/// The poison, where the page does not hold it itself: see [`deliver`].
 const POISON: u8 = 0xA5;
 
 /// The descriptor for direct reads of `path`, if they work, and the mode that follows.
@@ -45,13 +46,14 @@ pub(crate) fn probe(path: &Path, cached: &File) -> (Option<Box<dyn ReadAt>>, IoM
 
 /// Whether `direct` fills a page of poison with the file's first page, or why not.
 fn deliver(direct: &dyn ReadAt, cached: &dyn ReadAt) -> Result<(), String> {
-    let mut expected = PageBuffer::new(PAGE, 0);
+    let buffer = || Buffer::new(PAGE).map_err(|error| format!("no page to try O_DIRECT with: {error}"));
+    let mut expected = buffer()?;
     match cached.read_at(expected.bytes(), 0) {
         Ok(PAGE) => {}
         other => return Err(format!("the first page could not be read for comparison ({other:?})")),
     }
     // Poison that differs from the expected page in every byte: one byte left alone is one byte found.
-    let mut page = PageBuffer::new(PAGE, 0);
+    let mut page = buffer()?;
     for (byte, &wanted) in page.bytes().iter_mut().zip(expected.bytes().iter()) {
         *byte = if wanted == POISON { !POISON } else { POISON };
     }

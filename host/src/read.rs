@@ -92,30 +92,10 @@ pub(crate) fn open_direct(path: &Path) -> Result<File, Errno> {
     rustix::fs::open(path, flags, Mode::empty()).map(File::from)
 }
 
-/// A buffer whose first byte stands at a page border.
-pub(crate) struct PageBuffer {
-    bytes: Vec<u8>,
-    first: usize,
-    len: usize,
-}
-
-impl PageBuffer {
-    /// `len` bytes of `fill`.
-    pub(crate) fn new(len: usize, fill: u8) -> Self {
-        let bytes = vec![fill; len + PAGE];
-        let first = bytes.as_ptr().align_offset(PAGE);
-        Self { bytes, first, len }
-    }
-
-    /// The bytes.
-    pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.first..self.first + self.len]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mapping::Buffer;
     use std::sync::Mutex;
 
     /// A disk whose every read is answered by the next entry of a script, then in full.
@@ -136,7 +116,7 @@ mod tests {
     impl ReadAt for std::sync::Arc<Scripted> {
         fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
             self.calls.lock().unwrap().push((offset, into.len()));
-            if self.aligned && (offset % 4096 != 0 || into.len() % 4096 != 0) {
+            if self.aligned && !(offset.is_multiple_of(4096) && into.len().is_multiple_of(4096)) {
                 return Err(Errno::INVAL.into());
             }
             let mut script = self.script.lock().unwrap();
@@ -163,7 +143,7 @@ mod tests {
     fn read(direct: &[Answer], cached: &[Answer]) -> (io::Result<Vec<u8>>, Vec<(u64, usize)>) {
         let (fast, slow) = (disk(true, direct), disk(false, cached));
         let reader = Reader::new(Some(Box::new(fast.clone())), Box::new(slow));
-        let mut buffer = PageBuffer::new(8 * PAGE, 0xEE);
+        let mut buffer = Buffer::new(8 * PAGE).unwrap();
         let result = reader.fill(buffer.bytes(), 2 * PAGE as u64);
         let calls = fast.calls.lock().unwrap().clone();
         (result.map(|()| buffer.bytes().to_vec()), calls)
@@ -198,7 +178,7 @@ mod tests {
         let (bytes, _) = read(&[Answer::Short(PAGE), Answer::Io], &[]);
         assert_eq!(bytes.unwrap_err().raw_os_error(), Some(Errno::IO.raw_os_error()));
         let reader = Reader::new(Some(Box::new(disk(true, &[]))), Box::new(disk(false, &[])));
-        let mut buffer = PageBuffer::new(2 * PAGE, 0);
+        let mut buffer = Buffer::new(2 * PAGE).unwrap();
         let error = reader.fill(buffer.bytes(), 15 * PAGE as u64).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }

@@ -8,7 +8,7 @@
 //! first error. A refusal, a failed read, a cancelled pass or a sink that could not write end the pass alone.
 
 use crate::arena::Arena;
-use crate::batch::{Request, RowSink, Tables, check_rows};
+use crate::batch::{Request, Results, RowSink, Tables, check_rows};
 use crate::error::FirstError;
 use crate::link::{Attachment, Outbox};
 use crate::loader::{Loader, Source, now_ns};
@@ -205,7 +205,7 @@ impl Session {
 
         let memory = self.arena.memory();
         let words = memory.words(Segment::Io);
-        let (tops, target_logprobs) = self.tables.results(words, requests)?;
+        let Results { tops, target_logprobs } = self.tables.results(words, requests)?;
         let mut report = self.tables.report(words);
         let (io, reads) = loader.take_reads();
         let EventLog { events, dropped } = pump.take_events();

@@ -6,8 +6,9 @@
 //! Summing whole extents instead would need a buffer as large as the largest matrix.
 
 use crate::Error;
+use crate::mapping::Buffer;
 use crate::pack::{layout, unreadable};
-use crate::read::{PageBuffer, Reader};
+use crate::read::Reader;
 use crate::sidecar::Sidecar;
 use crate::sums::{Mismatch, Sums};
 use estream_idl::address::PAGE;
@@ -108,7 +109,9 @@ pub(crate) fn check_whole(
     let (next, done, failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     // Sums the chunks that this thread takes; `tell` hears of each.
     let work = |tell: &dyn Fn(u64)| -> Result<Vec<Piece>, Error> {
-        let mut buffer = PageBuffer::new(CHUNK, 0);
+        let mut buffer = Buffer::new(CHUNK).map_err(|error| {
+            Error::runtime("no_memory", format!("{CHUNK} bytes to verify the pack in: {error}"))
+        })?;
         let mut pieces = Vec::new();
         while !failed.load(Ordering::Relaxed) {
             let at = next.fetch_add(CHUNK as u64, Ordering::Relaxed);
@@ -202,4 +205,42 @@ fn join(spans: &[ExtentSum], pieces: &[Piece]) -> Result<(), Mismatch> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_summed_right_wherever_chunks_cut_them() {
+        let bytes: Vec<u8> = (0..5000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 17) as u8).collect();
+        let borders = [0, 700, 701, 2400, 2400 + 1024, 5000];
+        let spans: Vec<ExtentSum> = borders
+            .windows(2)
+            .map(|ends| ExtentSum {
+                file: ends[0] as u64,
+                bytes: (ends[1] - ends[0]) as u64,
+                crc: crc32c::crc32c(&bytes[ends[0]..ends[1]]),
+                reserved: 0,
+            })
+            .collect();
+        let verdict = |bytes: &[u8], chunk: usize, reach: usize| {
+            let mut pieces = Vec::new();
+            for (number, part) in bytes[..reach].chunks(chunk).enumerate() {
+                cut(&spans, (number * chunk) as u64, part, &mut pieces);
+            }
+            join(&spans, &pieces)
+        };
+        for chunk in [1, 3, 64, 699, 700, 1024, 4999, 5000, 6000] {
+            assert_eq!(verdict(&bytes, chunk, 5000), Ok(()), "chunks of {chunk}");
+            for flip in [0, 699, 700, 701, 1500, 2400, 3423, 3424, 4999] {
+                let mut damaged = bytes.clone();
+                damaged[flip] ^= 0x40;
+                let span = spans.iter().rfind(|span| span.file <= flip as u64).unwrap();
+                let found = verdict(&damaged, chunk, 5000);
+                assert!(matches!(found, Err(Mismatch::Damaged { file, .. }) if file == span.file), "{flip}");
+            }
+            assert!(verdict(&bytes, chunk, 4000).is_err(), "a missing part is not a match");
+        }
+    }
 }

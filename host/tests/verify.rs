@@ -166,9 +166,10 @@ fn a_header_whose_ranges_do_not_tile_the_file_is_refused_though_its_checksum_is_
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("forged.estream");
     let page = PAGE as u64;
-    let changes: [(&str, fn(&mut Header)); 8] = [
+    type Change = fn(&mut Header);
+    let changes: [(&str, Change); 8] = [
         ("version", |h| h.version = 2),
-        ("bad_header", |h| h.recipe.file = u64::MAX & !4095),
+        ("bad_header", |h| h.recipe.file = !4095),
         ("bad_header", |h| h.recipe.bytes = u32::MAX),
         ("bad_header", |h| h.dense.bytes += 4096),
         ("bad_header", |h| h.embedding.bytes = u64::MAX - 8191),

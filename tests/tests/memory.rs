@@ -3,10 +3,11 @@
 //!
 //! Each run is a child of this small process, so that the kernel's account of the child is its own.
 
+use estream_pack::{Family, Shape, SynthFormat, SynthOptions, synth};
 use estream_tests::child::Ended;
 use estream_tests::{fixture, program};
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
 
@@ -35,4 +36,52 @@ fn the_printed_peak_is_the_measured_one() {
     {
         peak(&pack, 96, 2048, arguments);
     }
+}
+
+/// A model of 4 layers with so many experts of 216 KiB.
+fn synthetic(folder: &Path, experts: u32) -> PathBuf {
+    let output = folder.join(format!("{experts}.estream"));
+    let shape = Shape {
+        name: format!("synthetic-{experts}"),
+        family: Family::Olmoe,
+        layers: 4,
+        width: 512,
+        heads: 8,
+        kv_heads: 8,
+        head_width: 64,
+        dense_width: 0,
+        expert_width: 256,
+        experts,
+        chosen: 4,
+        vocab: 2048,
+        context: 512,
+        theta: 10_000.0,
+    };
+    let options = SynthOptions {
+        shape,
+        layers: None,
+        seed: 3,
+        skew: 0.0,
+        format: SynthFormat::Pack,
+        output: output.clone(),
+        progress: &|_, _| (),
+    };
+    synth(&options).expect("a synthetic pack can be written");
+    output
+}
+
+#[test]
+fn the_peak_does_not_grow_with_the_experts() {
+    let folder = fixture::folder(env!("CARGO_TARGET_TMPDIR"));
+    let arguments = ["--group", "2", "--banks", "4", "--threads", "2"];
+    let [few, many] = [8, 128].map(|experts| {
+        let pack = synthetic(folder.path(), experts);
+        let bytes = std::fs::metadata(&pack).expect("the pack is there").len();
+        (bytes, peak(&pack, 64, 2048, &arguments))
+    });
+    assert!(many.0 - few.0 > 90 * MIB, "the packs do not differ enough to show anything");
+    // Routers and their scores grow with the experts, their weights alone by 120 · 512 · 4 bytes a layer.
+    assert!(many.1.0 < few.1.0 + 6 * MIB, "{} bytes against {}", many.1.0, few.1.0);
+    let arena = |report| program::number(report, "memory.arena_bytes");
+    assert_eq!(arena(&few.1.1), arena(&many.1.1));
 }

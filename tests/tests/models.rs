@@ -160,10 +160,9 @@ fn bad_alignments_and_byte_orders_are_refused() {
 
 /// `golden` with one key more in front; the data moves to the next multiple of its alignment.
 fn with_key(golden: &[u8], key: &Bytes) -> Vec<u8> {
-    let mut bytes = golden[..24].to_vec();
-    bytes[16..24].copy_from_slice(
-        &(u64::from_le_bytes(bytes[16..24].try_into().expect("eight bytes")) + 1).to_le_bytes(),
-    );
+    let mut bytes = golden[..16].to_vec();
+    let keys = u64::from_le_bytes(golden[16..24].try_into().expect("eight bytes"));
+    bytes.extend((keys + 1).to_le_bytes());
     bytes.extend(&key.0);
     bytes.extend(&golden[24..]);
     bytes

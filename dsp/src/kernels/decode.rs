@@ -216,7 +216,7 @@ fn scale<L: Lanes>(
         Scale::F16 => halves(l, plane, block, group),
         // The byte is the exponent field of an f32, but for 0, which stands for 2^−127.
         Scale::E8M0 => {
-            let power = l.from_bits(l.shl(small(l, plane, block, group), 23));
+            let power = l.bits_to_float(l.shl(small(l, plane, block, group), 23));
             l.max(l.splat(f32::from_bits(1 << 22)), power)
         }
         Scale::SuperU8 => {
@@ -263,11 +263,14 @@ fn elements<L: Lanes>(l: L, element: Element, codes: &[u8], tiles: Range<usize>,
                     Element::F32 => {
                         let vectors: &[[u8; WORDS]] = codes.as_chunks().0;
                         let at = 2 * (row * GROUPS + group);
-                        l.unzip(l.from_bits(l.words(&vectors[at])), l.from_bits(l.words(&vectors[at + 1])))
+                        l.unzip(
+                            l.bits_to_float(l.words(&vectors[at])),
+                            l.bits_to_float(l.words(&vectors[at + 1])),
+                        )
                     }
                     Element::BF16 => {
                         let lanes = l.words(lane_bytes(codes, row, group));
-                        (l.from_bits(l.shl(lanes, 16)), l.from_bits(l.and(lanes, 0xFFFF_0000)))
+                        (l.bits_to_float(l.shl(lanes, 16)), l.bits_to_float(l.and(lanes, 0xFFFF_0000)))
                     }
                     Element::F16 | Element::None => {
                         let lanes = l.words(lane_bytes(codes, row, group));

@@ -61,9 +61,9 @@ pub(super) trait Lanes: Copy {
     fn and(self, a: Self::I, mask: u32) -> Self::I;
 
     /// The f32 whose bits these are.
-    fn from_bits(self, a: Self::I) -> Self::F;
+    fn bits_to_float(self, a: Self::I) -> Self::F;
     /// The bits of the lanes.
-    fn to_bits(self, a: Self::F) -> Self::I;
+    fn float_to_bits(self, a: Self::F) -> Self::I;
     /// Signed integers below 2^24 in magnitude as f32.
     fn value(self, a: Self::I) -> Self::F;
     /// The IEEE halves in the low 16 bits; bits above are zero.

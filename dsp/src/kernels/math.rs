@@ -9,10 +9,9 @@ use super::lanes::Lanes;
 /// holds that integer in its low bits.
 const ROUND: f32 = 12_582_912.0;
 /// ln 2 in two parts; products of the first with integers below 2^15 are exact.
-const LN2: [f32; 2] = [0.693_359_375, -2.121_944_4e-4];
+const LN2: [f32; 2] = [355.0 / 512.0, -2.121_944_4e-4];
 /// Minimax coefficients of `(e^r − 1 − r)/r²` on |r| ≤ ln2/2, highest power first (those of Cephes' expf).
-const EXP: [f32; 6] =
-    [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5.000_000_1e-1];
+const EXP: [f32; 6] = [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
 
 /// `e^x`: within 2 ulp where the result is normal, subnormal results rounded once more, 0 below −104, ∞ above 88.73,
 /// NaN only for NaN.
@@ -35,7 +34,7 @@ pub(super) fn exp<L: Lanes>(l: L, x: L::F) -> L::F {
 /// `2^n` for integers n in −126..=127.
 #[inline(always)]
 fn power_of_two<L: Lanes>(l: L, n: L::F) -> L::F {
-    l.from_bits(l.shl(l.to_bits(l.add(n, l.splat(ROUND + 127.0))), 23))
+    l.bits_to_float(l.shl(l.float_to_bits(l.add(n, l.splat(ROUND + 127.0))), 23))
 }
 
 /// `x / (1 + e^−x)`, by the exponential of −|x| so that neither side overflows.

@@ -81,15 +81,14 @@ pub trait Kernels: Sync {
     fn sum_exp(&self, x: &[f32], max: f32) -> f32;
 }
 
-/// The kernels of this processor, best last.
+/// The kernels of this processor.
 #[must_use]
 pub fn available() -> KernelSet {
-    let mut set = KernelSet::SCALAR;
     #[cfg(target_arch = "x86_64")]
     if x86::Avx2::detect().is_some() {
-        set |= KernelSet::AVX2;
+        return KernelSet::SCALAR | KernelSet::AVX2;
     }
-    set
+    KernelSet::SCALAR
 }
 
 /// The best backend in `wanted` (any, where it is empty) that runs here.
@@ -97,10 +96,10 @@ pub fn available() -> KernelSet {
 pub fn choose(wanted: KernelSet) -> Option<&'static dyn Kernels> {
     let allowed = |set: KernelSet| wanted.is_empty() || wanted.contains(set);
     #[cfg(target_arch = "x86_64")]
-    if allowed(KernelSet::AVX2) {
-        if let Some(kernels) = x86::Avx2::detect() {
-            return Some(kernels);
-        }
+    if allowed(KernelSet::AVX2)
+        && let Some(kernels) = x86::Avx2::detect()
+    {
+        return Some(kernels);
     }
     allowed(KernelSet::SCALAR).then_some(&scalar::Scalar as &dyn Kernels)
 }

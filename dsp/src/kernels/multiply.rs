@@ -71,13 +71,13 @@ fn block<L: Lanes, const R: usize>(
 ) -> usize {
     let mut sums = [[l.splat(0.0); VECTORS]; R];
     let mut rows: [&[f32]; R] = [&[]; R];
-    for r in 0..R {
-        rows[r] = &x.row(at.row + r)[at.k..at.k + weights.len()];
+    for (r, (sums, x_row)) in sums.iter_mut().zip(&mut rows).enumerate() {
+        *x_row = &x.row(at.row + r)[at.k..at.k + weights.len()];
         if at.chain == Chain::Continue {
             let mut held = [0.0; TILE];
             let row = out.row(at.row + r);
             held[..row.len()].copy_from_slice(row);
-            for (sum, eight) in sums[r].iter_mut().zip(held.as_chunks().0) {
+            for (sum, eight) in sums.iter_mut().zip(held.as_chunks().0) {
                 *sum = l.load(eight);
             }
         }
@@ -85,8 +85,8 @@ fn block<L: Lanes, const R: usize>(
     let (runs, tail) = weights.as_chunks::<RUN>();
     for (i, run) in runs.iter().enumerate() {
         let mut xs = [&[0.0; RUN]; R];
-        for r in 0..R {
-            xs[r] = &rows[r].as_chunks().0[i];
+        for (x, row) in xs.iter_mut().zip(&rows) {
+            *x = &row.as_chunks().0[i];
         }
         for (j, weights) in run.iter().enumerate() {
             step(l, &mut sums, weights, &xs, j);
@@ -94,14 +94,14 @@ fn block<L: Lanes, const R: usize>(
     }
     for (i, weights) in tail.iter().enumerate() {
         let mut xs = [&[0.0]; R];
-        for r in 0..R {
-            xs[r] = &rows[r].as_chunks().0[runs.len() * RUN + i];
+        for (x, row) in xs.iter_mut().zip(&rows) {
+            *x = &row.as_chunks().0[runs.len() * RUN + i];
         }
         step(l, &mut sums, weights, &xs, 0);
     }
-    for r in 0..R {
+    for (r, sums) in sums.iter().enumerate() {
         let mut done = [0.0; TILE];
-        for (&sum, eight) in sums[r].iter().zip(done.as_chunks_mut().0) {
+        for (&sum, eight) in sums.iter().zip(done.as_chunks_mut().0) {
             l.store(sum, eight);
         }
         let row = out.row(at.row + r);
@@ -119,10 +119,10 @@ fn step<L: Lanes, const R: usize, const N: usize>(
     xs: &[&[f32; N]; R],
     j: usize,
 ) {
-    for v in 0..VECTORS {
-        let w = l.load(&weights[v]);
-        for r in 0..R {
-            sums[r][v] = l.mul_add(l.splat(xs[r][j]), w, sums[r][v]);
+    for (v, weights) in weights.iter().enumerate() {
+        let weights = l.load(weights);
+        for (sums, x) in sums.iter_mut().zip(xs) {
+            sums[v] = l.mul_add(l.splat(x[j]), weights, sums[v]);
         }
     }
 }

@@ -113,11 +113,11 @@ impl Lanes for Scalar {
     }
 
     #[inline(always)]
-    fn from_bits(self, a: Words) -> Eight {
+    fn bits_to_float(self, a: Words) -> Eight {
         lanes!(i: f32::from_bits(a[i]))
     }
     #[inline(always)]
-    fn to_bits(self, a: Eight) -> Words {
+    fn float_to_bits(self, a: Eight) -> Words {
         lanes!(i: a[i].to_bits())
     }
     #[inline(always)]

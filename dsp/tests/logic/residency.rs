@@ -261,7 +261,7 @@ impl Run<'_, '_> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300000))]
+    #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
     fn every_world_runs_to_its_end(world in worlds()) {

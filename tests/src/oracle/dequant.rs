@@ -15,16 +15,23 @@ pub(super) struct Block {
 
 /// The block of ggml type number `kind`.
 pub(super) fn block(kind: u32) -> Option<Block> {
-    let (weights, bytes, decode): (usize, usize, fn(&[u8], &mut [f32])) = match kind {
-        0 => (1, 4, |b, out| out[0] = f32::from_le_bytes([b[0], b[1], b[2], b[3]])),
-        1 => (1, 2, |b, out| out[0] = half_at(b, 0)),
-        2 => (32, 18, q4_0),
-        8 => (32, 34, q8_0),
-        14 => (256, 210, q6_k),
-        30 => (1, 2, |b, out| out[0] = bf16::from_le_bytes([b[0], b[1]]).to_f32()),
+    Some(match kind {
+        0 => Block {
+            weights: 1,
+            bytes: 4,
+            decode: |b, out| out[0] = f32::from_le_bytes([b[0], b[1], b[2], b[3]]),
+        },
+        1 => Block { weights: 1, bytes: 2, decode: |b, out| out[0] = half_at(b, 0) },
+        2 => Block { weights: 32, bytes: 18, decode: q4_0 },
+        8 => Block { weights: 32, bytes: 34, decode: q8_0 },
+        14 => Block { weights: 256, bytes: 210, decode: q6_k },
+        30 => Block {
+            weights: 1,
+            bytes: 2,
+            decode: |b, out| out[0] = bf16::from_le_bytes([b[0], b[1]]).to_f32(),
+        },
         _ => return None,
-    };
-    Some(Block { weights, bytes, decode })
+    })
 }
 
 fn half_at(bytes: &[u8], at: usize) -> f32 {

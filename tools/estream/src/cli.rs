@@ -233,12 +233,16 @@ fn banks(text: &str) -> Result<estream::Banks, String> {
 
 fn scratch(text: &str) -> Result<u32, String> {
     let bytes = size::parse(text)?;
-    u32::try_from(bytes).ok().filter(|&bytes| bytes > 0).ok_or_else(|| format!("{text:?} is not between 1 byte and 4 GiB"))
+    u32::try_from(bytes)
+        .ok()
+        .filter(|&bytes| bytes > 0)
+        .ok_or_else(|| format!("{text:?} is not between 1 byte and 4 GiB"))
 }
 
 fn row_chunk(text: &str) -> Result<u32, String> {
     let rows: Option<u32> = text.parse().ok();
-    rows.filter(|&rows| rows > 0 && rows.is_multiple_of(32)).ok_or_else(|| format!("{text:?} is not a multiple of 32"))
+    rows.filter(|&rows| rows > 0 && rows.is_multiple_of(32))
+        .ok_or_else(|| format!("{text:?} is not a multiple of 32"))
 }
 
 fn shape(text: &str) -> Result<Shape, String> {
@@ -247,5 +251,6 @@ fn shape(text: &str) -> Result<Shape, String> {
 
 fn skew(text: &str) -> Result<f64, String> {
     let skew: Option<f64> = text.parse().ok();
-    skew.filter(|skew| (0.0..=4.0).contains(skew)).ok_or_else(|| format!("{text:?} is not an exponent between 0 and 4"))
+    skew.filter(|skew| (0.0..=4.0).contains(skew))
+        .ok_or_else(|| format!("{text:?} is not an exponent between 0 and 4"))
 }

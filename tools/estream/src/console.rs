@@ -40,7 +40,8 @@ impl Console {
             Ok(text) if self.json => print(&text),
             _ => {
                 let line = printable(&error.to_string()).replace('\n', " ");
-                writeln!(io::stderr(), "estream: {line}").map_err(|error| Error::unwritable(Path::new("stderr"), &error))
+                writeln!(io::stderr(), "estream: {line}")
+                    .map_err(|error| Error::unwritable(Path::new("stderr"), &error))
             }
         };
         error.exit
@@ -49,9 +50,15 @@ impl Console {
     /// A bar of bytes, drawn where stderr is a terminal.
     #[must_use]
     pub fn bytes_bar(&self, what: &'static str) -> BytesBar {
-        let target = if io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let target = if io::stderr().is_terminal() {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
         let bar = ProgressBar::with_draw_target(Some(0), target);
-        if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {binary_bytes}/{binary_total_bytes} {eta}") {
+        if let Ok(style) =
+            ProgressStyle::with_template("{msg} {wide_bar} {binary_bytes}/{binary_total_bytes} {eta}")
+        {
             bar.set_style(style);
         }
         bar.set_message(what);
@@ -78,15 +85,17 @@ impl Drop for BytesBar {
 }
 
 fn object<T: Serialize>(value: &T) -> Result<String> {
-    serde_json::to_string(value)
-        .map(|text| text + "\n")
-        .map_err(|error| Error::new("output", Exit::Runtime, format!("the result cannot be written as JSON: {error}")))
+    serde_json::to_string(value).map(|text| text + "\n").map_err(|error| {
+        Error::new("output", Exit::Runtime, format!("the result cannot be written as JSON: {error}"))
+    })
 }
 
 fn print(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Error::unwritable(Path::new("stdout"), &error)),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::unwritable(Path::new("stdout"), &error))
+        }
         _ => Ok(()),
     }
 }

@@ -11,7 +11,10 @@ use crate::model::{self, Model};
 use crate::options::{Device, Options};
 use crate::request::{Answer, Request, Response};
 use estream_host::transport::Native;
-use estream_host::{Canceller, IoMode, IoReport, Pack, PageKind, ReadSpan, Report, RowSink, Session, Transport, Verify, VerifyReport};
+use estream_host::{
+    Canceller, IoMode, IoReport, Pack, PageKind, ReadSpan, Report, RowSink, Session, Transport, Verify,
+    VerifyReport,
+};
 use estream_idl::call::{self, Config, Plan, Prepare, Reply};
 use estream_idl::message::{Event, Rows};
 use std::io;
@@ -75,7 +78,16 @@ impl Engine {
         let peak_before = memory::measured_peak().unwrap_or(0);
         let session = Session::open(pack, transport, config)?;
         let memory = Memory::new(&session.memory(), before, peak_before);
-        Ok(Self { session, model, path: path.to_owned(), device: options.device, config, cut, memory, verified })
+        Ok(Self {
+            session,
+            model,
+            path: path.to_owned(),
+            device: options.device,
+            config,
+            cut,
+            memory,
+            verified,
+        })
     }
 
     /// Runs all requests in one pass.
@@ -95,7 +107,11 @@ impl Engine {
         self.check(requests)?;
         let wire: Vec<_> = requests
             .iter()
-            .map(|request| estream_host::Request { ids: &request.ids, outputs: &request.outputs, rows: request.rows })
+            .map(|request| estream_host::Request {
+                ids: &request.ids,
+                outputs: &request.outputs,
+                rows: request.rows,
+            })
             .collect();
         let outcome = self.session.prefill(&wire, sink).map_err(|error| self.place(error.into()))?;
         let mut answers = outcome.tops.into_iter().zip(outcome.target_logprobs);
@@ -238,7 +254,8 @@ impl Engine {
 
     /// Errors about the pack name it.
     fn place(&self, error: Error) -> Error {
-        let about_pack = matches!(error.code.as_ref(), "checksum" | "load-failed" | "bad-recipe" | "bad-directory");
+        let about_pack =
+            matches!(error.code.as_ref(), "checksum" | "load-failed" | "bad-recipe" | "bad-directory");
         if error.file.is_none() && about_pack { error.in_file(&self.path) } else { error }
     }
 }
@@ -249,12 +266,16 @@ pub struct NoRows;
 
 impl RowSink for NoRows {
     fn rows(&mut self, _: &Rows, _: &[f32]) -> io::Result<()> {
-        Err(io::Error::new(io::ErrorKind::InvalidInput, "rows of logits were asked for without a sink for them"))
+        Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "rows of logits were asked for without a sink for them",
+        ))
     }
 }
 
 fn config(options: &Options, model: &Model, cut: Cut) -> Config {
-    let threads = options.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| saturate(n.get())));
+    let threads =
+        options.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| saturate(n.get())));
     Config {
         max_tokens: options.max_tokens,
         max_requests: options.max_requests,
@@ -281,7 +302,8 @@ fn check_request(model: &Model, request: &Request) -> Result<()> {
         }
         if let Some(target) = output.target.filter(|&target| target >= model.vocab) {
             let mut error = model::bad_token(output.position as usize, &target.to_string(), model.vocab);
-            error.message = format!("the target at position {} of the request: {}", output.position, error.message);
+            error.message =
+                format!("the target at position {} of the request: {}", output.position, error.message);
             return Err(error);
         }
     }

@@ -112,7 +112,8 @@ impl Serialize for Error {
         }
         let file = self.file.as_deref().map(Path::to_string_lossy);
         let (message, tensor) = (self.message.as_str(), self.tensor.as_deref());
-        Face { error: Body { code: &self.code, message, file, tensor, offset: self.offset } }.serialize(serializer)
+        Face { error: Body { code: &self.code, message, file, tensor, offset: self.offset } }
+            .serialize(serializer)
     }
 }
 
@@ -141,7 +142,14 @@ impl From<estream_host::Error> for Error {
         if let Some(offset) = offset {
             sentence = sentence.strip_suffix(&format!(" (byte {offset})")).unwrap_or(sentence);
         }
-        Self { code: code.replace('_', "-").into(), message: sentence.to_owned(), file, tensor: None, offset, exit }
+        Self {
+            code: code.replace('_', "-").into(),
+            message: sentence.to_owned(),
+            file,
+            tensor: None,
+            offset,
+            exit,
+        }
     }
 }
 
@@ -158,7 +166,8 @@ mod tests {
 
     #[test]
     fn the_json_face_has_every_key_and_nulls_where_nothing_is_known() {
-        let mut error = Error::new("truncated", Exit::Input, "the \"data\" ends early").in_file(Path::new("a b.gguf"));
+        let mut error =
+            Error::new("truncated", Exit::Input, "the \"data\" ends early").in_file(Path::new("a b.gguf"));
         error.offset = Some(1 << 40);
         let json = serde_json::to_string(&error).expect("it serialises");
         let expected = r#"{"error":{"code":"truncated","message":"the \"data\" ends early","file":"a b.gguf","tensor":null,"offset":1099511627776}}"#;
@@ -168,7 +177,8 @@ mod tests {
 
     #[test]
     fn the_host_s_errors_lose_no_fact_and_tell_none_twice() {
-        let host = estream_host::Error::bad_pack("bad_crc", Path::new("m.estream"), 8192, "the header is damaged");
+        let host =
+            estream_host::Error::bad_pack("bad_crc", Path::new("m.estream"), 8192, "the header is damaged");
         let error = Error::from(host);
         assert_eq!((error.code.as_ref(), error.exit, error.offset), ("bad-crc", Exit::Input, Some(8192)));
         assert_eq!(error.to_string(), "m.estream: the header is damaged (at byte 8192)");

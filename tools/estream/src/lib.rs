@@ -35,7 +35,9 @@ pub mod size;
 pub use arena::{Arena, Banks};
 pub use engine::{Engine, NoRows, Pass};
 pub use errors::{EXIT_CODES, Error, Exit, Result};
-pub use estream_host::{Canceller, IoMode, IoReport, Output, PageKind, ReadSpan, Report, RowSink, Top, Verify, VerifyReport};
+pub use estream_host::{
+    Canceller, IoMode, IoReport, Output, PageKind, ReadSpan, Report, RowSink, Top, Verify, VerifyReport,
+};
 pub use estream_idl::call::KernelSet;
 pub use estream_idl::message::{Event, EventKind, Rows};
 pub use logits::LogitsFile;

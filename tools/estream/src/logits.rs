@@ -80,7 +80,10 @@ impl RowSink for LogitsFile {
             && first_column + columns <= self.vocab
             && panel.len() as u64 == count * columns;
         if !inside {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a panel of logits lies outside the request"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a panel of logits lies outside the request",
+            ));
         }
         if columns == 0 {
             return Ok(());

@@ -29,19 +29,29 @@ fn main() -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-/// Help and version go to stdout; a wrong command line is an error like any other, in JSON where JSON was asked for.
+/// Help and version go to stdout; a wrong command line is an error like any other: one line, or JSON.
 fn usage(error: &clap::Error) -> Exit {
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        // A closed stdout is the reader's choice.
-        let _ = error.print();
-        return Exit::Ok;
+    match error.kind() {
+        // A closed stdout or stderr is the reader's choice.
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = error.print();
+            return Exit::Ok;
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if !wants_json() => {
+            let _ = error.print();
+            return Exit::Usage;
+        }
+        _ => {}
     }
-    if std::env::args_os().any(|argument| argument == "--json") {
-        let text = error.to_string();
-        let message = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
-        Console::new(true).fail(&Error::new("usage", Exit::Usage, message));
-    } else {
-        let _ = error.print();
-    }
-    Exit::Usage
+    let text = error.to_string();
+    let reason = text.split("\n\nUsage:").next().unwrap_or_default();
+    let reason = reason.strip_prefix("error: ").unwrap_or(reason);
+    let reason = reason.replace("\n\n", "; ");
+    let line = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+    Console::new(wants_json()).fail(&Error::new("usage", Exit::Usage, line + " (see --help)"))
+}
+
+/// Whether JSON was asked for on a command line that could not be understood.
+fn wants_json() -> bool {
+    std::env::args_os().any(|argument| argument == "--json")
 }

@@ -37,8 +37,9 @@ impl Model {
         let bad = |code, message: &str| Error::new(code, Exit::Input, message);
         let recipe = Recipe::decode(pack.recipe())
             .ok_or_else(|| bad("bad-recipe", "the recipe is damaged or made for another version"))?;
-        let directory = Directory::read(pack.directory())
-            .ok_or_else(|| bad("bad-directory", "the directory's tables do not have the lengths that they state"))?;
+        let directory = Directory::read(pack.directory()).ok_or_else(|| {
+            bad("bad-directory", "the directory's tables do not have the lengths that they state")
+        })?;
         let layer_experts: Vec<u32> = directory.layers.iter().map(|layer| layer.experts).collect();
         let experts = layer_experts.iter().copied().max().unwrap_or(0);
         let header = pack.header();
@@ -111,7 +112,8 @@ pub fn too_many(count: usize, context: u32) -> Error {
 /// An id that the vocabulary does not have, or no id at all.
 #[must_use]
 pub fn bad_token(index: usize, text: &str, vocab: u32) -> Error {
-    let message = format!("token {index} is {text:?}: ids of this model are 0 to {}", vocab.saturating_sub(1));
+    let message =
+        format!("token {index} is {text:?}: ids of this model are 0 to {}", vocab.saturating_sub(1));
     Error::new("bad-token", Exit::Input, message)
 }
 

@@ -48,7 +48,8 @@ impl Busy {
 
     /// Nanoseconds inside a window.
     fn within(&self, window: &Range<u64>) -> u64 {
-        let overlap = |span: &Range<u64>| span.end.min(window.end).saturating_sub(span.start.max(window.start));
+        let overlap =
+            |span: &Range<u64>| span.end.min(window.end).saturating_sub(span.start.max(window.start));
         self.0.iter().map(overlap).sum()
     }
 }
@@ -115,7 +116,8 @@ mod tests {
     #[test]
     fn a_picture_has_a_column_for_each_share_of_time() {
         // 64 columns of 10 ns: full, then half of a column, then nothing until the last one.
-        let tracks = [("loads", Busy::union(vec![0..15, 630..640])), ("kernels", Busy::union(vec![10..20]))];
+        let tracks =
+            [("loads", Busy::union(vec![0..15, 630..640])), ("kernels", Busy::union(vec![10..15, 15..20]))];
         let window = window(&tracks);
         assert_eq!(window, 0..640);
         let picture = draw(&window, &[(0, "a".into()), (5, "b".into()), (320, "c".into())], &tracks);

@@ -65,7 +65,14 @@ mod tests {
     use super::*;
 
     fn model() -> Model {
-        Model { vocab: 512, context: 4, experts: 1, record_bytes: 4096, expert_bytes: 4096, layer_experts: vec![1] }
+        Model {
+            vocab: 512,
+            context: 4,
+            experts: 1,
+            record_bytes: 4096,
+            expert_bytes: 4096,
+            layer_experts: vec![1],
+        }
     }
 
     #[test]
@@ -100,6 +107,10 @@ mod tests {
         }
         let error = parse("1,2,3,4,5,6", &model()).expect_err("six of four");
         assert_eq!(error.code, "too-many-tokens");
-        assert!(error.message.contains("6 tokens") && error.message.contains("context is 4"), "{}", error.message);
+        assert!(
+            error.message.contains("6 tokens") && error.message.contains("context is 4"),
+            "{}",
+            error.message
+        );
     }
 }

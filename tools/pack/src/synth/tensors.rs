@@ -9,10 +9,8 @@ use super::fill::{CONSTANT, Fill};
 use super::random::Random;
 use super::shape::{Family, Shape};
 
-/// Spread of the router's logits without and with a skew: with one it stands in for the Gumbel noise (π/√6) under which
-/// the best of `ln share + noise` is drawn by share.
-const ROUTER_STD: f32 = 1.5;
-const SKEWED_ROUTER_STD: f32 = 1.28;
+/// Spread of the router's logits (without the biases of a skew).
+pub(super) const ROUTER_STD: f32 = 1.5;
 /// What the constant part of an embedding is after the norm: 4 of 4.637 in Q4_0, 16·12 of 18.48·11.73 in Q6_K.
 const NIBBLE_CONSTANT: f32 = 0.863;
 const SIX_BIT_CONSTANT: f32 = 0.886;
@@ -22,7 +20,8 @@ const NORM_STD: f32 = 0.05;
 pub(super) struct Tensors<'a> {
     pub(super) shape: &'a Shape,
     pub(super) seed: u64,
-    pub(super) skew: f32,
+    /// Biases of the experts by rank; empty = none.
+    pub(super) by_rank: Vec<f32>,
 }
 
 fn inverse_root(k: u32) -> f32 {
@@ -33,7 +32,7 @@ impl Tensors<'_> {
     pub(super) fn write(&self, builder: &mut Builder) {
         let shape = self.shape;
         let (width, vocab) = (shape.width, shape.vocab);
-        let skewed = self.skew > 0.0;
+        let skewed = !self.by_rank.is_empty();
         let embedding = match (shape.tied(), width.is_multiple_of(256)) {
             (false, _) => Fill::Nibbles { std: 1.0, constant: skewed },
             (true, true) => Fill::SixBits { std: HEAD_STD * inverse_root(width), constant: skewed },
@@ -55,21 +54,19 @@ impl Tensors<'_> {
         }
     }
 
-    /// Biases of a layer's experts on the constant part: −S·ln(rank), ranks being a permutation of the layer's own.
+    /// Biases of a layer's experts on the constant part; ranks are a permutation of the layer's own.
     fn biases(&self, layer: u32) -> Vec<f32> {
-        if self.skew <= 0.0 {
-            return Vec::new();
-        }
         let constant = match self.shape.tied() && self.shape.width.is_multiple_of(256) {
             true => SIX_BIT_CONSTANT,
             false => NIBBLE_CONSTANT,
         };
-        let mut ranks: Vec<u32> = (1..=self.shape.experts).collect();
+        let mut biases = self.by_rank.clone();
+        biases.iter_mut().for_each(|bias| *bias /= CONSTANT as f32 * constant);
         let mut random = Random::of(self.seed ^ 0x5a1e_c7ed, layer.into());
-        for last in (1..ranks.len()).rev() {
-            ranks.swap(last, random.below(last + 1));
+        for last in (1..biases.len()).rev() {
+            biases.swap(last, random.below(last + 1));
         }
-        ranks.iter().map(|&rank| -self.skew * (rank as f32).ln() / (CONSTANT as f32 * constant)).collect()
+        biases
     }
 }
 
@@ -163,8 +160,7 @@ impl Layer<'_> {
         let shape = self.tensors.shape;
         let Shape { width, expert_width, experts, .. } = *shape;
         let bias = self.tensors.biases(self.layer);
-        let spread = if bias.is_empty() { ROUTER_STD } else { SKEWED_ROUTER_STD };
-        let router = Fill::Router { std: spread * inverse_root(width), bias };
+        let router = Fill::Router { std: ROUTER_STD * inverse_root(width), bias };
         self.add("ffn_gate_inp.weight", &[width, experts], router);
         if matches!(shape.family, Family::Lfm2Moe { .. }) {
             self.add("exp_probs_b.bias", &[experts], Fill::Normal { mean: 0.0, std: 0.01 });

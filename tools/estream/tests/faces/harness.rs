@@ -82,12 +82,13 @@ pub const LAYERS: u32 = 3;
 /// Its experts a layer.
 pub const EXPERTS: u32 = 16;
 
-/// A pack of a small random model, made once a process and kept until the tests' target folder is cleaned.
+/// A pack of a small random model, made anew by each run of the tests.
 pub fn small_pack() -> &'static Path {
     static PACK: OnceLock<PathBuf> = OnceLock::new();
     PACK.get_or_init(|| {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("small-{}.estream", std::process::id()));
-        let shape = Shape { layers: LAYERS, experts: EXPERTS, vocab: VOCAB, context: CONTEXT, ..Shape::tiny() };
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("small.estream");
+        let shape =
+            Shape { layers: LAYERS, experts: EXPERTS, vocab: VOCAB, context: CONTEXT, ..Shape::tiny() };
         let options = SynthOptions {
             shape,
             layers: None,

@@ -1,8 +1,6 @@
 //! Prompts through a small pack, by the binary: what is refused before anything runs, and what a run reports.
 
-mod harness;
-
-use harness::{Answer, estream, small_pack};
+use crate::harness::{self, Answer, estream, small_pack};
 use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -30,13 +28,25 @@ fn bad_ids_are_refused_with_index_and_limit_before_anything_runs() {
     let last = VOCAB - 1;
     for (tokens, code, parts) in [
         ("-1".to_owned(), "bad-token", vec!["token 0".to_owned(), "\"-1\"".into(), format!("0 to {last}")]),
-        (format!("1,2,{VOCAB}"), "bad-token", vec!["token 2".into(), format!("{VOCAB}"), format!("0 to {last}")]),
-        ("1,2147483648".into(), "bad-token", vec!["token 1".into(), "2147483648".into(), format!("0 to {last}")]),
+        (
+            format!("1,2,{VOCAB}"),
+            "bad-token",
+            vec!["token 2".into(), format!("{VOCAB}"), format!("0 to {last}")],
+        ),
+        (
+            "1,2147483648".into(),
+            "bad-token",
+            vec!["token 1".into(), "2147483648".into(), format!("0 to {last}")],
+        ),
         ("7,seven".into(), "bad-token", vec!["token 1".into(), "seven".into()]),
         ("1,,2".into(), "bad-token", vec!["token 1".into()]),
         (String::new(), "empty-request", vec!["at least one".into()]),
         (" ,".trim_end_matches(',').into(), "empty-request", vec!["at least one".into()]),
-        (overlong, "too-many-tokens", vec![format!("{} tokens", CONTEXT + 1), format!("context is {CONTEXT}")]),
+        (
+            overlong,
+            "too-many-tokens",
+            vec![format!("{} tokens", CONTEXT + 1), format!("context is {CONTEXT}")],
+        ),
     ] {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), &tokens).expect("ids");
@@ -78,7 +88,8 @@ fn an_arena_below_one_slot_is_refused_with_the_bytes_of_one() {
 
 #[test]
 fn a_run_reports_what_the_contract_says() {
-    let report = json(&["--tokens", "3,1,4,1,5,9,2,6", "--top-k", "7", "--kernels", "scalar", "--threads", "1"]);
+    let report =
+        json(&["--tokens", "3,1,4,1,5,9,2,6", "--top-k", "7", "--kernels", "scalar", "--threads", "1"]);
     assert_eq!(report["device"], "native");
     assert_eq!(report["kernels"], "scalar");
     assert_eq!(report["threads"], 1);
@@ -103,13 +114,17 @@ fn a_run_reports_what_the_contract_says() {
 
     let top = report["top"].as_array().expect("a list");
     assert_eq!(top.len(), 7);
-    let column = |key: &str| -> Vec<f64> { top.iter().map(|entry| entry[key].as_f64().expect("finite")).collect() };
+    let column =
+        |key: &str| -> Vec<f64> { top.iter().map(|entry| entry[key].as_f64().expect("finite")).collect() };
     let (logits, logprobs) = (column("logit"), column("logprob"));
     assert!(logits.is_sorted_by(|a, b| a >= b) && logprobs.iter().all(|&p| p < 0.0));
     // One normaliser for all: logit − logprob is the same number.
     let normaliser = |index: usize| logits[index] - logprobs[index];
     assert!((0..7).all(|index| (normaliser(index) - normaliser(0)).abs() < 1e-4));
-    assert!(top.iter().all(|entry| entry["text"].is_string() && entry["id"].as_u64().is_some_and(|id| id < VOCAB)));
+    assert!(
+        top.iter()
+            .all(|entry| entry["text"].is_string() && entry["id"].as_u64().is_some_and(|id| id < VOCAB))
+    );
 
     let routing = &report["routing"];
     assert_eq!(routing["pairs_total"], LAYERS * EXPERTS);
@@ -143,7 +158,8 @@ fn logits_are_the_same_numbers_as_the_table_and_do_not_depend_on_the_arena() {
     let logits = |name: &str, arguments: &[&str]| {
         let path = folder.path().join(name);
         let path_text = path.display().to_string();
-        let line: Vec<&str> = ["--tokens", ids, "--logits", &path_text].iter().chain(arguments).copied().collect();
+        let line: Vec<&str> =
+            ["--tokens", ids, "--logits", &path_text].iter().chain(arguments).copied().collect();
         let report = json(&line);
         (report, std::fs::read(&path).expect("the logits"))
     };
@@ -157,7 +173,8 @@ fn logits_are_the_same_numbers_as_the_table_and_do_not_depend_on_the_arena() {
         assert!(logits(name, arguments).1 == whole, "{arguments:?} changes the logits");
     }
     let last = &whole[whole.len() - 4 * VOCAB as usize..];
-    let values: Vec<f32> = last.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().expect("four"))).collect();
+    let values: Vec<f32> =
+        last.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().expect("four"))).collect();
     for candidate in report["top"].as_array().expect("a list") {
         let id = candidate["id"].as_u64().expect("an id") as usize;
         let better = values.iter().filter(|&&value| value > values[id]).count();

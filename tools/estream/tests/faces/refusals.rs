@@ -1,8 +1,6 @@
 //! What is refused, how, and with which exit code: every command against missing files, unknown flags and bad values.
 
-mod harness;
-
-use harness::{command, estream};
+use crate::harness::{command, estream};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -49,13 +47,18 @@ fn folders_are_not_models() {
 #[test]
 fn what_is_not_a_pack_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    for (name, bytes) in [("empty", &b""[..]), ("text", b"hello"), ("gguf", b"GGUF\x03\0\0\0"), ("zeros", &[0; 8192])] {
+    for (name, bytes) in
+        [("empty", &b""[..]), ("text", b"hello"), ("gguf", b"GGUF\x03\0\0\0"), ("zeros", &[0; 8192])]
+    {
         let file = folder.path().join(name);
         std::fs::write(&file, bytes).expect("a file");
         let path = file.display().to_string();
         for line in [vec!["verify", &path, "--json"], vec!["run", &path, "--tokens", "1", "--json"]] {
             let (code, message) = estream(&line).json_error(3);
-            assert!(!code.is_empty() && !code.contains('_') && !message.is_empty(), "{name}: {code}: {message}");
+            assert!(
+                !code.is_empty() && !code.contains('_') && !message.is_empty(),
+                "{name}: {code}: {message}"
+            );
         }
     }
 }
@@ -99,6 +102,8 @@ fn wrong_command_lines_exit_with_2() {
         assert_eq!(answer.exit, 2, "{line:?}: {answer:?}");
         assert_eq!(answer.stdout, "", "{line:?}");
         answer.no_control_bytes();
+        // Without any command the help is shown; otherwise one line says what is wrong.
+        assert!(line.is_empty() || answer.stderr.lines().count() == 1, "{line:?}: {answer:?}");
         let json: Vec<&str> = line.iter().copied().chain(["--json"]).collect();
         let (code, message) = estream(&json).json_error(2);
         assert_eq!(code, "usage", "{line:?}");
@@ -123,7 +128,8 @@ fn help_names_the_exit_codes_and_needs_no_model() {
 #[test]
 fn devices_that_this_build_lacks_are_not_available() {
     for device in ["sim", "cdsp"] {
-        let (code, message) = estream(&["run", "p", "--tokens", "1", "--device", device, "--json"]).json_error(4);
+        let (code, message) =
+            estream(&["run", "p", "--tokens", "1", "--device", device, "--json"]).json_error(4);
         assert_eq!(code, "no-device");
         assert!(message.contains(device), "{message}");
     }
@@ -132,12 +138,17 @@ fn devices_that_this_build_lacks_are_not_available() {
 #[test]
 fn closed_outputs_are_no_panic() {
     // The reader of stdout is gone before anything is written.
-    let mut child = command(&["run", "--help"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut child =
+        command(&["run", "--help"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("it ends");
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
     // The reader of stderr is gone: the exit code still tells the error.
-    let mut child = command(&["verify", "/no/such/file"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut child = command(&["verify", "/no/such/file"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
     drop(child.stderr.take());
     let output = child.wait_with_output().expect("it ends");
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(3), &b""[..]));

@@ -1,0 +1,5 @@
+//! The crate from outside, by the files it reads and writes.
+
+mod bad_gguf;
+mod common;
+mod packs;
