@@ -44,8 +44,6 @@ struct Shared {
     gate: Gate,
     /// The next task that nobody has taken; past the last one when all are.
     next: AtomicUsize,
-    /// Whether a task of this job panicked on a worker other than 0.
-    failed: AtomicBool,
     /// Helpers that have come up: each takes its number here.
     helpers: AtomicUsize,
     /// Under the gate's rule: written with the gate claimed and nobody inside, read from inside.
@@ -82,9 +80,7 @@ fn help(shared: usize) {
         if let Some(Job { body, tasks }) = job {
             // SAFETY: the body is borrowed by `run`, which does not return or unwind before this thread has left.
             let body = unsafe { &*body };
-            if !guarded(|| shared.work(worker, tasks, body)) {
-                shared.failed.store(true, Ordering::Relaxed);
-            }
+            shared.work(worker, tasks, body);
         }
         shared.gate.leave();
     }
@@ -122,7 +118,6 @@ impl Pool {
             shared.write(Shared {
                 gate: Gate::new(),
                 next: AtomicUsize::new(0),
-                failed: AtomicBool::new(false),
                 helpers: AtomicUsize::new(0),
                 job: UnsafeCell::new(None),
             });
@@ -159,25 +154,33 @@ impl Pool {
         if self.helpers.is_empty() || tasks <= 1 || !shared.gate.claim() {
             return (0..tasks).for_each(|task| body(0, task));
         }
-        // Closes the gate on return and on unwinding alike.
+        /// Closes the gate on return and on unwinding alike.
         struct Closing<'a>(&'a Gate);
         impl Drop for Closing<'_> {
             fn drop(&mut self) {
                 self.0.close();
             }
         }
+        let failed = AtomicBool::new(false);
+        let contained = |worker, task| {
+            if worker == 0 {
+                body(worker, task);
+            } else if !guarded(|| body(worker, task)) {
+                failed.store(true, Ordering::Relaxed);
+            }
+        };
+        let contained: *const Body<'_> = &contained;
         // SAFETY: only the lifetime changes. Helpers use the body between `enter` and `leave`; `closing` waits for the last
-        // `leave` before this call, and so the borrow of `body`, ends.
-        let erased = unsafe { core::mem::transmute::<*const Body<'_>, *const Body<'static>>(body) };
+        // `leave` before this call, and so all that the body borrows, ends.
+        let erased = unsafe { core::mem::transmute::<*const Body<'_>, *const Body<'static>>(contained) };
         // SAFETY: the gate is claimed and nobody is inside.
         unsafe { *shared.job.get() = Some(Job { body: erased, tasks }) };
         shared.next.store(0, Ordering::Relaxed);
-        shared.failed.store(false, Ordering::Relaxed);
         let closing = Closing(&shared.gate);
         shared.gate.open();
         shared.work(0, tasks, body);
         drop(closing);
-        assert!(!shared.failed.load(Ordering::Relaxed), "a task panicked on another thread of the pool");
+        assert!(!failed.load(Ordering::Relaxed), "a task panicked on another thread of the pool");
     }
 
     /// Cuts `out` into blocks of `width` columns (the last may be narrower) and calls `body(strip, block, scratch)` once

@@ -220,13 +220,15 @@ fn two_helpers_one_job() {
 
 #[test]
 fn a_second_opener_is_turned_away_or_comes_after() {
-    /// A job without tasks; whether the gate let it be.
+    /// A job of one task, done by its opener; whether the gate let it be.
     fn count(work: &Work) -> bool {
         let claimed = work.gate.claim();
         if claimed {
             // SAFETY: loom checks that nobody else reads or writes the job meanwhile.
             work.job.with_mut(|job| unsafe { *job += 1 });
             work.gate.open();
+            // SAFETY: as above; nobody helps, so the task is the opener's.
+            work.done[0].with_mut(|done| unsafe { *done += 1 });
             work.gate.close();
         }
         claimed
@@ -241,5 +243,7 @@ fn a_second_opener_is_turned_away_or_comes_after() {
         assert!(claims >= 1, "one of the two was first");
         // SAFETY: both are done.
         assert_eq!(work.job.with(|job| unsafe { *job }), claims);
+        // SAFETY: both are done.
+        assert_eq!(work.done[0].with(|done| unsafe { *done }), claims);
     });
 }

@@ -84,4 +84,12 @@ fn the_peak_does_not_grow_with_the_experts() {
     assert!(many.1.0 < few.1.0 + 6 * MIB, "{} bytes against {}", many.1.0, few.1.0);
     let arena = |report| program::number(report, "memory.arena_bytes");
     assert_eq!(arena(&few.1.1), arena(&many.1.1));
+    // Where the tolerance is small beside the whole: everything resident, and rows of logits that add nothing.
+    let pack = folder.path().join("128.estream");
+    let resident = peak(&pack, 64, 2048, &["--group", "8", "--banks", "all"]).0;
+    assert!(resident > many.1.0 + 80 * MIB, "{resident} bytes do not hold all experts");
+    let npy = folder.path().join("logits.npy").to_string_lossy().into_owned();
+    let rows = peak(&pack, 512, 2048, &[&arguments[..], &["--logits", &npy]].concat()).0;
+    let none = peak(&pack, 512, 2048, &arguments).0;
+    assert!(rows < none + 9 * MIB, "rows take {rows}, without them {none}: more than two panels");
 }

@@ -1,7 +1,7 @@
 //! One embedding row to f32.
 //!
 //! The embedding is row-major ([`RowLayout`](estream_idl::format::RowLayout)): a row is read once per token and pass, so
-//! this is plain code, one for all backends. Weights are formed exactly as [`super::decode`] forms them.
+//! this is plain code, one for all backends. Weights have the bits that [`super::Kernels::decode`] gives them.
 
 use core::ops::Range;
 use estream_idl::format::{Codec, Element, Format, Min, SUPER_BLOCK, Scale};
