@@ -39,6 +39,8 @@ pub mod selftest;
 pub mod session;
 #[allow(unsafe_code)]
 pub mod shared;
+#[allow(unsafe_code)]
+pub mod skel;
 pub mod topology;
 #[allow(unsafe_code)]
 pub mod view;

@@ -1,7 +1,7 @@
 //! The worker pool: one job at a time, cut into tasks that the workers take as they come free.
 //!
 //! Threads and stacks are made by [`Pool::new`] and joined on drop; a job between allocates nothing. The thread that calls
-//! [`Pool::run`] is worker 0 and works too; the others come in through the [`gate`] when they are awake, so a job never
+//! [`Pool::run`] is worker 0 and works too; the others come in through the `gate` when they are awake, so a job never
 //! waits for a sleeper. Which worker does which task is left to chance, hence no result may depend on it (law 1): a task
 //! writes its own block and nothing else, which [`Pool::columns`], [`Pool::rows`] and [`Pool::tiles`] make so by type.
 //!

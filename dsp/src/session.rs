@@ -20,7 +20,7 @@ use spin::Mutex;
 pub const FIRMWARE: Firmware = Firmware { open, attach, call, close };
 
 /// Sessions at once.
-const SESSIONS: usize = 64;
+pub(crate) const SESSIONS: usize = 64;
 /// High word of every handle.
 const MAGIC: u64 = 0x4553_5452;
 /// `ready` before the engine has said anything.

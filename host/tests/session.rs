@@ -138,6 +138,7 @@ impl Behaviour for Honest {
         };
         peer.send(ToHost::Rows(rows));
         assert_eq!(peer.wait(), Some(ToDsp::Taken { ticket: 300 }));
+        assert!(peer.was_rung(), "a message without its bell");
 
         let event = Event { kind: EventKind::Head, layer: 3, index: 2, group: 1, time_ns: 99 };
         peer.control.events().producer().push(&event.encode()).unwrap();
@@ -182,6 +183,7 @@ const BATCH: [Request<'static>; 2] = [
 fn loads_land_where_they_were_asked_for_and_results_come_back() {
     for policy in [Verify::Once, Verify::Always, Verify::Never] {
         let Open { mut session, .. } = open_with::<Honest>(policy, |_| ()).unwrap();
+        session.set_silence_limit(Duration::from_secs(5));
         let mut sink = Sink::default();
         let outcome = session.prefill(&BATCH, &mut sink).unwrap();
         let top = |id: u32, rank: f32| Top { id, logit: -rank, logprob: -1.0 - rank };

@@ -15,7 +15,13 @@ use crate::status::Status;
 
 /// The scalars word of a call: its method, and how many buffers and handles stand in the arguments.
 #[must_use]
-pub const fn scalars(method: u32, in_buffers: u32, out_buffers: u32, in_handles: u32, out_handles: u32) -> u32 {
+pub const fn scalars(
+    method: u32,
+    in_buffers: u32,
+    out_buffers: u32,
+    in_handles: u32,
+    out_handles: u32,
+) -> u32 {
     method << 24 | in_buffers << 16 | out_buffers << 8 | in_handles << 4 | out_handles
 }
 
@@ -34,7 +40,8 @@ pub const ATTACH_BYTES: usize = 24;
 pub const CALL_BYTES: usize = 8;
 
 /// The URI that names the skel's file and entry to FastRPC.
-pub const URI: &core::ffi::CStr = c"file:///libestream_skel.so?estream_skel_handle_invoke&_modver=1.0&_dom=cdsp";
+pub const URI: &core::ffi::CStr =
+    c"file:///libestream_skel.so?estream_skel_handle_invoke&_modver=1.0&_dom=cdsp";
 
 /// What a generated skel answers when scalars or buffer lengths are not those of the method.
 pub const BAD_ARGUMENTS: i32 = 0x8000_040e_u32.cast_signed();

@@ -12,6 +12,11 @@ pub type Handle = u64;
 /// One call of a session: request bytes in, reply bytes out; the reply's length.
 pub type Call = fn(Handle, &[u8], &mut [u8]) -> Result<usize, Status>;
 
+/// Tells a session where the shared memory is mapped on its side.
+pub type Attach = fn(Handle, SharedMemory<'static>) -> Result<(), Status>;
+/// One call: request bytes in, reply bytes out; the reply's length.
+pub type Call = fn(Handle, &[u8], &mut [u8]) -> Result<usize, Status>;
+
 /// The firmware as function values.
 #[derive(Clone, Copy, Debug)]
 pub struct Firmware {

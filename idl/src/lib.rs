@@ -14,7 +14,6 @@ pub mod address;
 pub mod call;
 pub mod control;
 pub mod fastrpc;
-pub mod fastrpc;
 pub mod firmware;
 pub mod format;
 pub mod io;

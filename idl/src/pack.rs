@@ -171,7 +171,7 @@ pub struct LayerEntry {
     pub down: Part,
 }
 
-/// One dense matrix, or vector (`n` = 1 and f32 elements in order).
+/// One dense matrix, or vector (`n` = 0 and f32 elements in order).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct MatrixEntry {

@@ -105,8 +105,15 @@ unsafe extern "C" {
     pub fn qurt_sysenv_get_max_hw_threads(count: *mut u32) -> c_int;
     /// Microseconds of a number of ticks of [`HAP_perf_get_qtimer_count`].
     pub fn HAP_perf_qtimer_count_to_us(count: u64) -> u64;
+    /// Where a buffer that the host mapped (`FASTRPC_MAP_FD`) lies here, by the host's descriptor; counts the use. The
+    /// physical address is written where `physical` is not null. The buffer's length is not told.
+    pub fn HAP_mmap_get(fd: c_int, address: *mut *mut c_void, physical: *mut u64) -> c_int;
+    /// Ends a use that `HAP_mmap_get` counted.
+    pub fn HAP_mmap_put(fd: c_int) -> c_int;
 }
 
+/// `HAP_debug(message, level, file, line)`: a line of the platform's log, not formatted.
+pub type Debug = unsafe extern "C" fn(*const c_char, c_int, *const c_char, c_int);
 /// `qurt_futex_wait(address, expected)`.
 pub type FutexWait = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 /// `qurt_futex_wake(address, waiters)`.
@@ -118,7 +125,13 @@ pub type Free = unsafe extern "C" fn(*mut c_void);
 /// `compute_resource_query_VTCM(application, total, total_pages, available, available_pages)`.
 pub type QueryVtcm = unsafe extern "C" fn(u32, *mut u32, *mut PageList, *mut u32, *mut PageList) -> c_int;
 
+/// Level of `HAP_debug` for what ends the domain.
+pub const HAP_LEVEL_FATAL: c_int = 4;
+
 unsafe extern "C" {
+    /// The platform's log; a log must not be why a skel does not load.
+    #[linkage = "extern_weak"]
+    pub static HAP_debug: Option<Debug>;
     /// Waits while the word holds the value; some images have it as an inline trap only.
     #[linkage = "extern_weak"]
     pub static qurt_futex_wait: Option<FutexWait>;

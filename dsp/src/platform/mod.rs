@@ -1,6 +1,6 @@
 //! What the firmware asks of the system beneath it: a clock, a wait, threads, and one block of memory.
 //!
-//! One module stands behind these names in a build, [`posix`] natively and `qurt` on the DSP; both define the same set,
+//! One module stands behind these names in a build, `posix` natively and `qurt` on the DSP; both define the same set,
 //! so there is no trait and no table of functions:
 //!
 //! | name | meaning |
@@ -12,6 +12,8 @@
 //! | `guarded(body)` | whether `body` returned; `false` when it panicked where panics unwind |
 //! | `processors()`, `scratch_bytes()` | what computes, and the scratchpad (VTCM) beside it |
 //! | `Memory` | one zeroed, page-aligned, private block |
+//!
+//! The DSP's module adds what only the skel asks for: `map`, `unmap` and `log_fatal`.
 //!
 //! Threads and memory are asked for between `start` and the first pass only; nothing here is called with the
 //! expectation of failing later. The words that `wait` takes may lie in memory shared with another process, hence never
@@ -27,7 +29,9 @@ pub use posix::{
     Memory, Thread, guarded, is_firmware_thread, now_ns, processors, scratch_bytes, spawn, wait, wake,
 };
 #[cfg(target_arch = "hexagon")]
-pub use qurt::{Memory, Thread, guarded, now_ns, processors, scratch_bytes, spawn, wait, wake};
+pub use qurt::{
+    Memory, Thread, guarded, log_fatal, map, now_ns, processors, scratch_bytes, spawn, unmap, wait, wake,
+};
 
 /// Stack of every firmware thread in bytes. The same natively as on the DSP, so that a kernel which needs more is found
 /// where there is a guard page and a debugger.

@@ -17,6 +17,8 @@ use hexagon_sdk_sys as sys;
 
 /// A nap in microseconds: the price of a doorbell's latency against the DSP's power while idle.
 const NAP_US: u64 = 50;
+/// Bytes of a line of the platform's log.
+const LOG_BYTES: usize = 200;
 /// What stands at the low end of a thread's block, before its stack.
 const LAUNCH_BYTES: usize = 128;
 
@@ -54,6 +56,39 @@ pub fn wake(word: &AtomicU32) {
         // SAFETY: the address is that of a live, aligned word.
         unsafe { futex(word.as_ptr().cast(), c_int::MAX) };
     }
+}
+
+/// Where the buffer of a host's file descriptor lies in this domain; `None` for one that the host has not mapped. The
+/// platform does not tell its length. Each success is one use, which [`unmap`] ends.
+#[must_use]
+pub fn map(fd: i32) -> Option<NonNull<u8>> {
+    let mut base = core::ptr::null_mut();
+    // SAFETY: the address is written through a live pointer; null asks for no physical address.
+    let failed = unsafe { sys::HAP_mmap_get(fd, &raw mut base, core::ptr::null_mut()) };
+    if failed == 0 { NonNull::new(base.cast()) } else { None }
+}
+
+/// Ends a use of [`map`].
+pub fn unmap(fd: i32) {
+    // SAFETY: any descriptor may be named; one that is not in use answers with an error, which changes nothing.
+    unsafe { sys::HAP_mmap_put(fd) };
+}
+
+/// Writes `message`, cut to [`LOG_BYTES`], to the platform's log as what ends the domain, with the place that says so.
+pub fn log_fatal(message: &str, file: &str, line: u32) {
+    // SAFETY: the weak static is read once loaded and never changes.
+    let Some(debug) = (unsafe { sys::HAP_debug }) else { return };
+    let (message, file) = (c_string(message), c_string(file));
+    // SAFETY: both strings end with a NUL and outlive the call.
+    unsafe { debug(message.as_ptr(), sys::HAP_LEVEL_FATAL, file.as_ptr(), line as c_int) };
+}
+
+fn c_string(text: &str) -> [c_char; LOG_BYTES + 1] {
+    let mut string = [0; LOG_BYTES + 1];
+    for (to, &from) in string[..LOG_BYTES].iter_mut().zip(text.as_bytes()) {
+        *to = from as c_char;
+    }
+    string
 }
 
 /// Runs `body`. A panic aborts the protection domain here, so whoever sees an answer sees `true`.

@@ -1,3 +1,5 @@
+//! The pool on real threads; its wait and wake protocol is explored by loom elsewhere (`idl/tests/loom_wake.rs`).
+
 use super::*;
 use core::sync::atomic::AtomicU64;
 use std::panic::{AssertUnwindSafe, catch_unwind};

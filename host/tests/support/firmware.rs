@@ -136,6 +136,7 @@ fn serve<B: Behaviour>(memory: SharedMemory<'static>, stop: Arc<AtomicBool>) {
         to_host: control.to_host().producer(),
         to_dsp: control.to_dsp().consumer(),
         stop,
+        heard: 0,
     };
     let mut page = 0;
     for (ticket, pages) in DENSE.iter().map(|&pages| pages as u32).enumerate() {
@@ -168,6 +169,7 @@ pub struct Peer {
     to_host: Producer<'static>,
     to_dsp: Consumer<'static>,
     stop: Arc<AtomicBool>,
+    heard: u32,
 }
 
 impl Peer {
@@ -203,6 +205,7 @@ impl Peer {
     pub fn wait(&mut self) -> Option<ToDsp> {
         loop {
             if let Some(entry) = self.to_dsp.pop().expect("a sound ring") {
+                self.heard += 1;
                 return Some(ToDsp::decode(&entry).expect("a known message"));
             }
             if self.stopped() {
@@ -210,6 +213,14 @@ impl Peer {
             }
             thread::sleep(Duration::from_micros(200));
         }
+    }
+
+    /// Whether the host rings once for each message; this peer polls, so it has to be asked.
+    pub fn was_rung(&self) -> bool {
+        (0..2000).any(|_| {
+            thread::sleep(Duration::from_millis(1));
+            self.control.bell_dsp().load(Ordering::Acquire) == self.heard
+        })
     }
 
     /// Whether the session shall stop.

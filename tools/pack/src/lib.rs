@@ -29,4 +29,4 @@ pub use inspect::{Component, Duplicate, Group, Inspection, Records, Sizes, TypeS
 pub use source::{FileRange, Source};
 pub use synth::{Family, Shape, Share, SynthFormat, SynthOptions, SynthReport, synth};
 pub use verify::{Verified, verify};
-pub use vocabulary::Vocabulary;
+pub use vocabulary::{Vocabulary, character_of, tokenizer_source};

@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
-use crate::pack_file::PackFile;
+use crate::pack_file::{self, PackFile};
 use crate::source::{FileRange, Source};
 use std::path::Path;
 
@@ -30,10 +30,7 @@ impl Vocabulary {
     /// # Errors
     /// As opening the pack; a pack without tokens gives an empty vocabulary.
     pub fn from_pack(path: &Path) -> Result<Self> {
-        let pack = PackFile::open(path)?;
-        let extent = pack.header.tokenizer;
-        let source = pack.file.narrow(extent.file, extent.bytes.into());
-        Self::read(&source).map_err(|error| error.in_file(path))
+        Self::read(&tokenizer_extent(path)?).map_err(|error| error.in_file(path))
     }
 
     /// The vocabulary of a GGUF.
@@ -89,6 +86,27 @@ impl Vocabulary {
     }
 }
 
+/// Where the `tokenizer.*` keys of the model at `path` stand, as a source that [`Gguf::read`] takes: the whole file of a
+/// GGUF, or the tokenizer extent of a pack, which is a GGUF without tensors.
+///
+/// # Errors
+/// As opening the file, and for a pack as checking its header and tables.
+pub fn tokenizer_source(path: &Path) -> Result<FileRange> {
+    let file = FileRange::open(path)?;
+    let mut first = [0; 8];
+    let known = (first.len() as u64).min(file.bytes()) as usize;
+    match file.read_at(0, &mut first[..known]) {
+        Ok(()) if pack_file::has_magic(&first) => tokenizer_extent(path),
+        _ => Ok(file),
+    }
+}
+
+fn tokenizer_extent(path: &Path) -> Result<FileRange> {
+    let pack = PackFile::open(path)?;
+    let extent = pack.header.tokenizer;
+    Ok(pack.file.narrow(extent.file, extent.bytes.into()))
+}
+
 /// The byte that a character of a byte-level vocabulary stands for: printable Latin-1 is itself, and the 68 others take
 /// the characters from U+0100 on, in ascending order.
 fn byte_of(character: char) -> Option<u8> {
@@ -103,7 +121,8 @@ fn byte_of(character: char) -> Option<u8> {
 }
 
 /// The character that spells a byte in a byte-level vocabulary.
-pub(crate) fn character_of(byte: u8) -> char {
+#[must_use]
+pub fn character_of(byte: u8) -> char {
     let code = u32::from(byte);
     let spelled = match code {
         0..=0x20 => 0x100 + code,

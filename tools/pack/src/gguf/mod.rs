@@ -143,6 +143,17 @@ impl<'a> Gguf<'a> {
         }
     }
 
+    /// The floats of the array under `key`; `None` where it is missing, of another type or longer than `limit`.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn floats(&self, key: &str, limit: u64) -> Result<Option<Vec<f32>>> {
+        match self.entry(key) {
+            Some(entry) => value::read_floats(self.source, entry.value, limit),
+            None => Ok(None),
+        }
+    }
+
     /// Elements of the array under `key`.
     #[must_use]
     pub fn array_len(&self, key: &str) -> Option<u64> {

@@ -196,3 +196,14 @@ pub(super) fn read_integers(source: &dyn Source, value: Value, limit: u64) -> Re
         })
         .collect()
 }
+
+/// Reads a located array of single-precision floats, at most `limit` of them.
+pub(super) fn read_floats(source: &dyn Source, value: Value, limit: u64) -> Result<Option<Vec<f32>>> {
+    match value {
+        Value::Array { kind: kind::FLOAT32, count, at } if count <= limit => {
+            let mut cursor = Cursor::new(source, at);
+            (0..count).map(|_| cursor.array().map(f32::from_le_bytes)).collect::<Result<_>>().map(Some)
+        }
+        _ => Ok(None),
+    }
+}
