@@ -21,6 +21,7 @@ use crate::{rope, topology};
 use estream_idl::address::{PAGE, Segment};
 use estream_idl::call::Config;
 use estream_idl::io::{IoLayout, PANELS};
+use estream_idl::log::Message;
 use estream_idl::memory::SharedMemory;
 use estream_idl::status::{Refusal, Status};
 use estream_idl::sync::AtomicU32;
@@ -219,16 +220,34 @@ impl<'a> Engine<'a> {
 
     /// Loads the dense weights, then answers batches until the session stops; how it ended.
     pub(crate) fn serve(&mut self) -> Status {
+        let Config { threads, banks, group, .. } = self.config;
+        self.traffic.mailbox.log(Message::Started, [threads, banks, group].map(u64::from));
+        let status = self.answer();
+        if status != Status::Stopped {
+            self.traffic.mailbox.log(Message::SessionFails, [status as u64, 0, 0]);
+        }
+        status
+    }
+
+    fn answer(&mut self) -> Status {
         let dense = match self.traffic.load_dense(&self.model) {
             Ok(()) => None,
             Err(Fault::Pass(refusal)) => Some(refusal),
             Err(Fault::Session(status)) => return status,
         };
+        match dense {
+            None => self.traffic.mailbox.log(Message::Resident, [0; 3]),
+            Some(Refusal { status, detail, .. }) => {
+                self.traffic.mailbox.log(Message::NotResident, [status as u64, detail.into(), 0]);
+            }
+        }
         loop {
             let (pass, requests) = match self.traffic.next_batch() {
                 Ok(batch) => batch,
                 Err(status) => return status,
             };
+            self.traffic.mailbox.log(Message::PassBegins, [pass.into(), requests.into(), 0]);
+            let began = platform::now_ns();
             let refusal = match dense.map_or_else(|| self.pass(pass, requests), |refusal| Err(refusal.into()))
             {
                 Ok(()) => Status::Ok.into(),
@@ -239,7 +258,7 @@ impl<'a> Engine<'a> {
                     return status;
                 }
             };
-            if let Err(status) = self.traffic.finish(pass, refusal) {
+            if let Err(status) = self.traffic.finish(pass, refusal, began) {
                 return status;
             }
         }
@@ -309,7 +328,7 @@ impl Traffic<'_> {
     }
 
     /// Ends a pass: what is in flight is drained, then the host is told.
-    fn finish(&mut self, pass: u32, refusal: Refusal) -> Result<(), Status> {
+    fn finish(&mut self, pass: u32, refusal: Refusal, began: u64) -> Result<(), Status> {
         self.residency.abort();
         while self.mailbox.outstanding() > 0 {
             let arrived = self.mailbox.wait()?;
@@ -320,6 +339,16 @@ impl Traffic<'_> {
         }
         self.pass = None;
         let refusal = self.failure.take().filter(|_| refusal.status != Status::Ok).unwrap_or(refusal);
+        // Said before the pass ends for the host, which then finds it in the ring.
+        match refusal {
+            Refusal { status: Status::Ok, .. } => {
+                let taken = platform::now_ns().saturating_sub(began) / 1000;
+                self.mailbox.log(Message::PassEnds, [pass.into(), taken, 0]);
+            }
+            Refusal { status, detail, .. } => {
+                self.mailbox.log(Message::PassRefused, [pass.into(), status as u64, detail.into()]);
+            }
+        }
         self.mailbox.done(pass, refusal)
     }
 
@@ -376,6 +405,7 @@ impl Traffic<'_> {
             Arrived::Loaded(purpose, status) => {
                 let sound = status == Status::Ok;
                 if !sound {
+                    self.mailbox.log(Message::LoadFailed, [status as u64, 0, 0]);
                     self.failure.get_or_insert(status.into());
                 }
                 match purpose {

@@ -7,8 +7,9 @@
 use crate::platform;
 use estream_idl::address::Segment;
 use estream_idl::control::{Control, MAX_TICKETS};
+use estream_idl::log::{self, Message};
 use estream_idl::message::{Event, EventKind, Load, Rows, ToDsp, ToHost};
-use estream_idl::ring::{Consumer, Corrupt, Producer, PushError};
+use estream_idl::ring::{Consumer, Corrupt, Entry, Producer, PushError};
 use estream_idl::status::{Refusal, Status};
 use estream_idl::sync::{AtomicU32, Ordering};
 
@@ -145,7 +146,16 @@ impl<'a> Mailbox<'a> {
             group: group as u32,
             time_ns: platform::now_ns(),
         };
-        if self.events.push(&event.encode()).is_err() {
+        self.record(&event.encode());
+    }
+
+    /// Says something in the log.
+    pub fn log(&mut self, message: Message, values: [u64; log::VALUES]) {
+        self.record(&log::Record { message, values, time_ns: platform::now_ns() }.encode());
+    }
+
+    fn record(&mut self, entry: &Entry) {
+        if self.events.push(entry).is_err() {
             self.dropped = self.dropped.saturating_add(1);
         }
     }

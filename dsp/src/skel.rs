@@ -163,7 +163,7 @@ impl Skel {
     ) -> Result<(), Status> {
         let first = base.addr().get();
         let last = usize::try_from(pages.total_bytes()).ok().and_then(|bytes| first.checked_add(bytes));
-        if last.is_none() || first % PAGE != 0 {
+        if last.is_none() || !first.is_multiple_of(PAGE) {
             return Err(Status::Protocol);
         }
         // SAFETY: the buffer is mapped until `close` or the next `attach` ends this use, both of which the session outlives

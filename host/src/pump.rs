@@ -10,6 +10,7 @@ use crate::error::FirstError;
 use crate::link::{nudge, wait};
 use crate::loader::Submitter;
 use estream_idl::control::Control;
+use estream_idl::log::Record;
 use estream_idl::message::{Event, Rows, ToHost};
 use estream_idl::ring::{Consumer, Corrupt};
 use estream_idl::status::Refusal;
@@ -25,6 +26,9 @@ const TICK: Duration = Duration::from_millis(100);
 const BACKLOG: usize = 8;
 /// Events kept of one pass; more are dropped and counted.
 const EVENTS: usize = 1 << 18;
+
+/// Records of the firmware's log kept until somebody takes them; the first ones tell how it began to go wrong.
+const RECORDS: usize = 1 << 10;
 
 /// What the pass hears.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +58,7 @@ pub(crate) struct Pump {
     arena: Arena,
     stop: Arc<AtomicBool>,
     events: Arc<Mutex<EventLog>>,
+    records: Arc<Mutex<Vec<Record>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -68,9 +73,10 @@ impl Pump {
         let (arrivals, inbox) = sync_channel(BACKLOG);
         let stop = Arc::new(AtomicBool::new(false));
         let events = Arc::new(Mutex::default());
+        let records = Arc::new(Mutex::default());
         let run = {
             let (arena, failure) = (arena.clone(), failure.clone());
-            let (stop, events) = (stop.clone(), events.clone());
+            let (stop, events, records) = (stop.clone(), events.clone(), Arc::clone(&records));
             move || {
                 let memory = arena.memory();
                 let Some(control) = memory.control() else { return };
@@ -80,6 +86,7 @@ impl Pump {
                     loads,
                     arrivals,
                     events,
+                    records,
                 };
                 if let Err(error) = ears.listen(&control, &stop) {
                     failure.set(error);
@@ -89,7 +96,12 @@ impl Pump {
         let thread = thread::Builder::new().name("estream-pump".into()).spawn(run).map_err(|error| {
             Error::runtime("no_threads", format!("the pump thread could not be made: {error}"))
         })?;
-        Ok((Self { arena: arena.clone(), stop, events, thread: Some(thread) }, inbox))
+        Ok((Self { arena: arena.clone(), stop, events, records, thread: Some(thread) }, inbox))
+    }
+
+    /// What the firmware has said so far, taken out.
+    pub(crate) fn take_records(&self) -> Vec<Record> {
+        std::mem::take(&mut *self.records.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The events so far, taken out.
@@ -117,6 +129,7 @@ struct Ears<'a> {
     loads: Submitter,
     arrivals: SyncSender<Arrival>,
     events: Arc<Mutex<EventLog>>,
+    records: Arc<Mutex<Vec<Record>>>,
 }
 
 impl Ears<'_> {
@@ -134,6 +147,13 @@ impl Ears<'_> {
         loop {
             // Events first: those that a pass wrote before its end are in the log when the end is heard.
             while let Some(entry) = self.trace.pop().map_err(corrupt)? {
+                if let Some(record) = Record::decode(&entry) {
+                    let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+                    if records.len() < RECORDS {
+                        records.push(record);
+                    }
+                    continue;
+                }
                 let event = Event::decode(&entry);
                 let event =
                     event.ok_or_else(|| Error::protocol(format!("unknown event kind {}", entry[0])))?;

@@ -22,6 +22,7 @@ use estream_idl::PROTOCOL;
 use estream_idl::address::Segment;
 use estream_idl::call::{self, Config, Plan, Prepare, Reply};
 use estream_idl::control::{CONTROL_PAGES, MAX_TICKETS};
+use estream_idl::log::Record;
 use estream_idl::message::ToDsp;
 use estream_idl::status::{Refusal, Status};
 use std::path::Path;
@@ -181,6 +182,11 @@ impl Session {
     /// Sets how long the firmware may show no sign of life during a pass while no read is pending; 30 s at first.
     pub const fn set_silence_limit(&mut self, limit: Duration) {
         self.silence = limit;
+    }
+
+    /// What the firmware has said since the last call, oldest first.
+    pub fn take_log(&mut self) -> Vec<Record> {
+        self.pump.as_ref().map(Pump::take_records).unwrap_or_default()
     }
 
     /// Runs one pass over `requests`; panels of logits go to `sink`.

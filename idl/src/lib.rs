@@ -18,6 +18,7 @@ pub mod fastrpc;
 pub mod firmware;
 pub mod format;
 pub mod io;
+pub mod log;
 #[allow(unsafe_code)]
 pub mod memory;
 pub mod message;

@@ -17,8 +17,10 @@ pub mod compare;
 #[allow(unsafe_code)]
 pub mod counting;
 pub mod fixture;
+pub mod fuzz;
 pub mod gguf;
 pub mod oracle;
 pub mod pairwise;
 pub mod program;
 pub mod random;
+pub mod simulator;

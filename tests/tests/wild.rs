@@ -102,7 +102,9 @@ fn the_mapping_of_every_tensor_is_told_and_costs_what_it_should() {
         for tensor in tensors {
             let bits = tensor["bits_per_weight"].as_f64().expect("a number");
             let (_, most) = BITS.into_iter().find(|(name, _)| *name == text(tensor, "type")).expect("a type");
-            let wide = tensor["shape"][0].as_u64().is_some_and(|width| width >= 256);
+            // A row of the embedding is padded to 16 bytes, which counts where it is short.
+            let wide = tensor["shape"][0].as_u64().is_some_and(|width| width >= 256)
+                && text(tensor, "layout") == "strips";
             assert!(!wide || bits <= most, "{}: {tensor}", golden.name);
             let codec = match text(tensor, "type") {
                 "F32" | "F16" | "BF16" => "F16",

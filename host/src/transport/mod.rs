@@ -7,7 +7,7 @@ pub mod native;
 pub mod sim;
 
 pub use native::Native;
-pub use sim::{Sim, Simulator, SkelReport};
+pub use sim::{Returned, Sim, Simulator, SkelReport};
 
 use crate::Error;
 use estream_idl::call::{Reply, Request};

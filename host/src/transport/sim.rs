@@ -147,6 +147,12 @@ impl Sim {
         &self.skel
     }
 
+    /// The session's handle.
+    #[must_use]
+    pub const fn handle(&self) -> u64 {
+        self.handle
+    }
+
     /// The child's process id.
     #[must_use]
     pub fn process(&self) -> u32 {

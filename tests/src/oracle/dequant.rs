@@ -11,12 +11,15 @@ use half::{bf16, f16};
 pub(super) struct Block {
     pub(super) weights: usize,
     pub(super) bytes: usize,
-    pub(super) decode: fn(&[u8], &mut [f32]),
+    pub(super) decode: Decode,
 }
+
+/// A block's bytes to its weights.
+type Decode = fn(&[u8], &mut [f32]);
 
 /// The block of ggml type number `kind`.
 pub(super) fn block(kind: u32) -> Option<Block> {
-    let (weights, bytes, decode): (_, _, fn(&[u8], &mut [f32])) = match kind {
+    let (weights, bytes, decode): (_, _, Decode) = match kind {
         0 => (1, 4, |b, out| out[0] = f32::from_le_bytes([b[0], b[1], b[2], b[3]])),
         1 => (1, 2, |b, out| out[0] = half_at(b, 0)),
         2 => (32, 18, q4_0),

@@ -137,6 +137,11 @@ impl Engine {
         })
     }
 
+    /// What the firmware has said since the last call, oldest first.
+    pub fn take_log(&mut self) -> Vec<estream_idl::log::Record> {
+        self.session.take_log()
+    }
+
     /// Ends the session and gives its memory back.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use crate::encode;
 use crate::gguf::{Gguf, Tensor};
 use crate::model::{Matrix, Model, Place};
+use estream_idl::address::TILE;
 use estream_idl::format::{Codec, Format, Min, Scale};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -26,7 +27,7 @@ pub struct Mapping {
     pub scale: Option<&'static str>,
     /// How their minimum is stored; `None` where they have none.
     pub min: Option<&'static str>,
-    /// Bits a weight in the pack, scales included, without the padding of extents to pages.
+    /// Bits a weight of a whole strip (or row) in the pack, scales included; outputs are padded to 32 and extents to pages.
     pub bits_per_weight: f64,
     /// Bits a weight in the file.
     pub file_bits_per_weight: f64,
@@ -36,11 +37,11 @@ pub struct Mapping {
 pub(crate) fn mappings(gguf: &Gguf<'_>, model: &Model) -> Vec<Mapping> {
     let stored = |matrix: &Matrix| (&gguf.tensors[matrix.tensor], *matrix);
     let strips = |(tensor, matrix): (&Tensor, Matrix)| {
-        let (k, n) = (matrix.k as usize, matrix.n as usize);
-        match n {
+        let k = matrix.k as usize;
+        match matrix.n {
             0 => mapping(tensor, &Format::F32, "vector", 32.0),
             _ => {
-                let bits = matrix.format.matrix_bytes(k, n) as f64 * 8.0 / (k * n) as f64;
+                let bits = matrix.format.strip(k).bytes as f64 * 8.0 / (k * TILE) as f64;
                 mapping(tensor, &matrix.format, "strips", bits)
             }
         }

@@ -19,7 +19,7 @@ mod loader;
 
 use core::ffi::CStr;
 use estream_idl::carrier::{LOADED, REFUSED};
-use estream_sim::{hap, stderr};
+use estream_sim::{hap, stderr, sys};
 use loader::Loaded;
 
 /// What the command line says.
@@ -104,4 +104,13 @@ mod entry {
         let arguments = unsafe { estream_sim::start::arguments(argc, argv) };
         super::run(arguments).cast_signed()
     }
+}
+
+/// The exit status of a program that panicked, as std has it.
+const PANICKED: u32 = 101;
+
+#[panic_handler]
+fn panicked(info: &core::panic::PanicInfo<'_>) -> ! {
+    stderr::line(format_args!("estream-sim: {info}"));
+    sys::exit(PANICKED)
 }

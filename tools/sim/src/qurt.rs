@@ -3,6 +3,7 @@
 //! A thread is one of Linux's, on the stack that its creator gives; the word that the kernel clears at its end is what
 //! `join` waits for. Thread ids are places in a fixed table plus one, kept in the user general pointer of each thread.
 
+use crate::memory::Range;
 use crate::sys::{self, number};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -52,10 +53,28 @@ pub struct Attributes {
     bus_priority: u8,
     timetest_id: u16,
     stack_size: u32,
-    stack_addr: u32,
+    stack_addr: *mut u8,
 }
 
 const _: () = assert!(core::mem::offset_of!(Attributes, stack_addr) == 28);
+
+impl Attributes {
+    /// Those of a thread on `stack`, for programs of this package's own.
+    #[must_use]
+    pub const fn new(stack: Range) -> Self {
+        Self {
+            name: [0; 16],
+            tcb_partition: 0,
+            stid: 0,
+            priority: PRIORITY,
+            flags: 0,
+            bus_priority: 255,
+            timetest_id: 0xfffe,
+            stack_size: stack.bytes,
+            stack_addr: stack.base.as_ptr(),
+        }
+    }
+}
 
 // The new thread starts behind the trap with r0 = 0 and its body and argument on its stack.
 core::arch::global_asm!(
@@ -99,8 +118,9 @@ pub unsafe extern "C" fn qurt_thread_create(
     let thread = &TABLE[index];
     thread.status.store(0, Ordering::Relaxed);
     thread.priority.store(attributes.priority.into(), Ordering::Relaxed);
-    let Some(top) =
-        attributes.stack_addr.checked_add(attributes.stack_size).filter(|_| attributes.stack_size >= 1024)
+    let Some(top) = (attributes.stack_addr.addr() as u32)
+        .checked_add(attributes.stack_size)
+        .filter(|_| attributes.stack_size >= 1024)
     else {
         thread.state.store(FREE, Ordering::Release);
         return FAILED;

@@ -1,6 +1,5 @@
-//! The first instructions of the program, its arguments, and its end on a panic.
+//! The first instructions of the program, and its arguments.
 
-use crate::{stderr, sys};
 use core::ffi::{CStr, c_char};
 
 // The kernel leaves argc, then the pointers, where r29 points. Whoever links this defines `main` as C does.
@@ -24,13 +23,4 @@ pub unsafe fn arguments(argc: i32, argv: *const *const c_char) -> impl Iterator<
     let count = usize::try_from(argc).unwrap_or(0);
     // SAFETY: the kernel's pointers and strings stay where they are for the life of the program.
     (1..count).map(move |index| unsafe { CStr::from_ptr(*argv.add(index)) })
-}
-
-/// The exit status of a program that panicked, as std has it.
-const PANICKED: u32 = 101;
-
-#[panic_handler]
-fn panicked(info: &core::panic::PanicInfo<'_>) -> ! {
-    stderr::line(format_args!("{info}"));
-    sys::exit(PANICKED)
 }

@@ -9,9 +9,9 @@ use estream_pack::gguf::Gguf;
 use estream_pack::{Error, Result, tokenizer_source};
 use std::path::Path;
 
-/// Bytes that one text may have: four times the longest context in use, at four bytes a token. Merging a text takes about
+/// Bytes that one text may have: twice the longest context in use, at four bytes a token. Merging a text takes about
 /// forty times its bytes where it has no word borders, so this also bounds memory.
-pub const TEXT_LIMIT: usize = 16 << 20;
+pub const TEXT_LIMIT: usize = 8 << 20;
 
 /// Text to token ids.
 #[derive(Debug)]

@@ -32,7 +32,10 @@ pub(crate) fn build(root: &Path) -> Result<(), String> {
         println!("skipped: the Hexagon build ({reason})");
         return Ok(());
     }
-    run(toolchain::hexagon_cargo(root)
-        .args(["build", "-Zbuild-std=core,alloc", "--target", TARGET])
-        .args(["--package", "estream-idl", "--package", "estream-dsp"]))
+    run(toolchain::hexagon_cargo(root).args(["build", "-Zbuild-std=core,alloc", "--target", TARGET]).args([
+        "--package",
+        "estream-idl",
+        "--package",
+        "estream-dsp",
+    ]))
 }

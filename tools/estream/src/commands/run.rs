@@ -39,7 +39,8 @@ fn ids(arguments: &Run, model: &Model) -> Result<Vec<u32>> {
         Run { prompt_file: Some(file), .. } => tokenize::read_text(file)?,
         _ => return Err(estream::empty()),
     };
-    let ids = Tokenizer::open(&arguments.pack)?.encode(&text)?;
+    let tokenizer = Tokenizer::open(&arguments.pack)?;
+    let ids = tokenizer.encode(&text).map_err(|error| error.in_file(&arguments.pack))?;
     model.check(&ids)?;
     Ok(ids)
 }

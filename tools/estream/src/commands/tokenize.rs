@@ -33,7 +33,7 @@ pub fn run(arguments: &Tokenize, console: &Console) -> Result<()> {
     let tokenizer = Tokenizer::open(&arguments.model)?;
     match (&arguments.prompt, &arguments.jsonl) {
         (Some(text), _) => {
-            let ids = tokenizer.encode(text)?;
+            let ids = tokenizer.encode(text).map_err(|error| error.in_file(&arguments.model))?;
             let line: Vec<String> = ids.iter().map(u32::to_string).collect();
             console.answer(&Ids { ids }, || line.join(",") + "\n")
         }
@@ -82,8 +82,12 @@ fn stream(tokenizer: &Tokenizer, mut input: impl BufRead, path: &Path) -> Result
         if line.len() > LINE_LIMIT {
             return Err(bad("line-too-long", format!("more than {LINE_LIMIT} bytes")));
         }
-        let Line { text } = serde_json::from_slice(&line)
-            .map_err(|error| bad("bad-line", format!("not a JSON object with a \"text\": {error}")))?;
+        let Line { text } = serde_json::from_slice(line.trim_ascii_end()).map_err(|error| {
+            // The column is the line's; the parser's own line number would only mislead.
+            let text = error.to_string();
+            let why = text.rsplit_once(" at line ").map_or(text.as_str(), |(why, _)| why);
+            bad("bad-line", format!("no object with a \"text\": {why} (column {})", error.column()))
+        })?;
         let ids = tokenizer.encode(&text).map_err(|error| bad(error.code, error.message))?;
         let mut answer = serde_json::to_vec(&Ids { ids }).map_err(|error| {
             Error::new("output", Exit::Runtime, format!("ids cannot be written: {error}"))

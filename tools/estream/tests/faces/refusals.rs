@@ -14,6 +14,9 @@ fn with_missing_files(folder: &Path) -> Vec<Vec<String>> {
         vec!["verify", &missing],
         vec!["run", &missing, "--tokens", "1,2"],
         vec!["run", &missing, "--tokens-file", &missing],
+        vec!["run", &missing, "-p", "text"],
+        vec!["tokenize", &missing, "-p", "text"],
+        vec!["tokenize", &missing, "--jsonl", "-"],
     ]
     .map(|line| line.into_iter().map(str::to_owned).collect())
     .into()
@@ -79,6 +82,11 @@ fn wrong_command_lines_exit_with_2() {
         &["synth", "--shape", "olmoe-1b-7b", "--format", "gguf", "-o", "x", "--layers", "0"],
         &["run", "p"],
         &["run", "p", "--tokens", "1", "--tokens-file", "f"],
+        &["run", "p", "-p", "text", "--tokens", "1"],
+        &["run", "p", "-p", "text", "--prompt-file", "f"],
+        &["tokenize", "m"],
+        &["tokenize", "m", "-p", "text", "--jsonl", "-"],
+        &["completions", "command.com"],
         &["run", "p", "--tokens", "1", "--arena", "1GiB", "--group", "2"],
         &["run", "p", "--tokens", "1", "--arena", "1GiB", "--banks", "all"],
         &["run", "p", "--tokens", "1", "--arena", "12 parsecs"],
@@ -109,7 +117,7 @@ fn wrong_command_lines_exit_with_2() {
         assert_eq!(code, "usage", "{line:?}");
         assert!(!message.is_empty());
     }
-    for name in ["pack", "inspect", "verify", "run", "demo", "synth"] {
+    for name in ["pack", "inspect", "verify", "run", "tokenize", "demo", "synth", "man", "completions"] {
         estream(&[name, "--no-such-flag", "--json"]).json_error(2);
     }
 }

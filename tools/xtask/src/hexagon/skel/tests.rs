@@ -98,7 +98,7 @@ fn what_a_slip_would_make_is_refused_by_name() {
         ("import", "memalign", ".text\ncall memalign\n", &[]),
         ("tls", "segment of 4 bytes", thread_local, &[]),
         ("textrel", "DT_TEXTREL", ".text\n.word table\n", &["-z", "notext"]),
-        ("relocation", "kind 6", ".data\n.word qurt_sleep\n", &[]),
+        ("relocation", "kind 6", ".section .data.kept, \"awR\"\n.word qurt_sleep\n", &[]),
         ("export", "table", "", &[&exports]),
         ("gnu-hash", "DT_GNU_HASH", "", &["--hash-style=both"]),
         ("soname", "libother.so", "", &["-soname=libother.so"]),

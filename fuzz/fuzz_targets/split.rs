@@ -1,0 +1,4 @@
+//! Split models. The body is `estream_tests::fuzz::split`, which ordinary tests replay.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| estream_tests::fuzz::split(bytes));

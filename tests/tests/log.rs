@@ -1,0 +1,33 @@
+//! The firmware's log arrives in order, in words, and says how each pass ended.
+
+use estream::{Arena, Banks, Engine, Options, Request};
+use estream_idl::log::{Level, Message};
+use estream_tests::fixture;
+
+#[test]
+fn a_session_tells_its_life_and_each_pass_its_end() {
+    let folder = fixture::folder(env!("CARGO_TARGET_TMPDIR"));
+    let golden = fixture::own();
+    let pack = fixture::pack(&golden.gguf, folder.path(), None);
+    let ids = golden.prompts[0].ids.as_slice();
+    let options = Options::new()
+        .arena(Arena::Group(2, Some(Banks::Count(3))))
+        .threads(2)
+        .max_tokens(ids.len() as u32);
+    let mut engine = Engine::open(&pack, options).expect("the engine opens");
+    engine.prefill(&[Request::next_token(ids)]).expect("the pass runs");
+    let log = engine.take_log();
+    let said: Vec<_> = log.iter().map(|record| record.message).collect();
+    assert_eq!(said, [Message::Started, Message::Resident, Message::PassBegins, Message::PassEnds]);
+    assert!(log.is_sorted_by_key(|record| record.time_ns));
+    assert_eq!(log[0].to_string(), "started with 2 threads and 3 banks of 2 experts");
+    assert!(log[2].to_string().ends_with("begins with 1 requests"));
+
+    let strange = [ids[0], u32::MAX - 1];
+    engine.prefill(&[Request::next_token(&strange)]).expect_err("no vocabulary has this token");
+    let log = engine.take_log();
+    let refused = log.last().expect("the refusal is in the log");
+    assert_eq!((refused.message, refused.message.level()), (Message::PassRefused, Level::Warn));
+    assert!(refused.to_string().ends_with("a token id is outside the vocabulary, item 1"), "{refused}");
+    engine.close().expect("the session ends well");
+}
