@@ -24,6 +24,10 @@ use estream_idl::memory::SharedMemory;
 use estream_idl::status::Status;
 use spin::Mutex;
 
+/// Bytes of `open`'s first in-buffer: the URI's length.
+const OPEN_BYTES: usize = 4;
+/// Bytes of `call`'s first out-buffer: the reply's length.
+const CALLED_BYTES: u32 = 4;
 /// The bits of a scalars word that name the method.
 const METHOD: u32 = 0x1f00_0000;
 
@@ -96,8 +100,8 @@ impl Skel {
     /// `arguments` is null or has as many entries as `scalars` says; each buffer is null or has its bytes, readable where
     /// it is an in-buffer and writable where it is an out-buffer. FastRPC sees to it.
     pub unsafe fn invoke(&self, handle: Handle, scalars: u32, arguments: *mut RemoteArg) -> i32 {
-        // SAFETY: the caller's contract.
-        match unsafe { self.dispatch(handle, scalars, arguments) } {
+        let Some(arguments) = NonNull::new(arguments).map(Arguments) else { return BAD_ARGUMENTS };
+        match self.dispatch(handle, scalars, &arguments) {
             Ok(()) => 0,
             Err(Refused::Arguments) => BAD_ARGUMENTS,
             Err(Refused::Method) => UNKNOWN_METHOD,
@@ -105,53 +109,38 @@ impl Skel {
         }
     }
 
-    /// # Safety
-    /// As [`Self::invoke`].
-    unsafe fn dispatch(&self, handle: Handle, scalars: u32, args: *mut RemoteArg) -> Result<(), Refused> {
-        let known = [OPEN, CLOSE, ATTACH, CALL];
-        if !known.contains(&scalars) {
-            let method = known.iter().any(|known| known & METHOD == scalars & METHOD);
-            return Err(if method { Refused::Arguments } else { Refused::Method });
-        }
-        if args.is_null() {
-            return Err(Refused::Arguments);
-        }
-        // SAFETY: of a buffer and a handle any bits are valid; `scalars` is a known word, whose entries are `index` below.
-        let buffer = |index: usize| unsafe { (*args.add(index)).buffer };
-        // SAFETY (all of the match): reading and writing buffers of the direction that `scalars` says, by the caller's
-        // contract.
+    fn dispatch(&self, handle: Handle, scalars: u32, arguments: &Arguments) -> Result<(), Refused> {
         match scalars {
             OPEN => {
-                let [length] = words(unsafe { block(buffer(0)) }?);
-                unsafe { sequence(buffer(1), length) }?;
-                let opened = (self.firmware.open)()?;
-                unsafe { (*args.add(2)).handle = opened };
+                let [length] = arguments.block::<OPEN_BYTES, 1>(0)?;
+                arguments.buffer(1).first(length)?;
+                arguments.set_handle(2, (self.firmware.open)()?);
                 Ok(())
             }
-            CLOSE => self.close(unsafe { (*args).handle }),
+            CLOSE => self.close(arguments.handle(0)),
             ATTACH => {
-                let [fd, pages @ ..] = words(unsafe { block::<ATTACH_BYTES>(buffer(0)) }?);
-                self.attach(handle, fd as i32, SegmentPages(pages))
+                let [fd, control, io, dense, embed, arena] = arguments.block::<ATTACH_BYTES, 6>(0)?;
+                self.attach(handle, fd.cast_signed(), SegmentPages([control, io, dense, embed, arena]))
+            }
+            CALL => {
+                let [length, capacity] = arguments.block::<CALL_BYTES, 2>(0)?;
+                let request = arguments.buffer(1).first(length)?;
+                let written = arguments.buffer(2).first(CALLED_BYTES)?;
+                let reply = arguments.buffer(3).first(capacity)?;
+                let mut private = Memory::request(request.bytes).ok_or(Status::NoMemory)?;
+                let bytes = &mut private.as_mut_slice()[..request.bytes];
+                request.read(bytes);
+                let mut answer = [0; REPLY_BYTES];
+                let room = reply.bytes.min(REPLY_BYTES);
+                let length = self.call(handle, bytes, &mut answer[..room])?;
+                reply.write(&answer[..length]);
+                written.write(&(length as u32).to_le_bytes());
+                Ok(())
             }
             _ => {
-                let [request, capacity] = words(unsafe { block::<CALL_BYTES>(buffer(0)) }?);
-                let request = unsafe { sequence(buffer(1), request) }?;
-                let (length, reply) = (buffer(2), unsafe { sequence(buffer(3), capacity) }?);
-                if length.data.is_null() || length.bytes < 4 {
-                    return Err(Refused::Arguments);
-                }
-                let mut private = Memory::request(request.bytes).ok_or(Status::NoMemory)?;
-                let mut answer = [0; REPLY_BYTES];
-                let written = {
-                    let bytes = &mut private.as_mut_slice()[..request.bytes];
-                    unsafe { copy_in(request, bytes) };
-                    self.call(handle, bytes, &mut answer[..reply.bytes.min(REPLY_BYTES)])?
-                };
-                unsafe {
-                    reply.data.copy_from_nonoverlapping(answer.as_ptr(), written);
-                    length.data.cast::<u32>().write_unaligned(written as u32);
-                }
-                Ok(())
+                let method = |word: u32| word & METHOD;
+                let known = [OPEN, CLOSE, ATTACH, CALL].map(method).contains(&method(scalars));
+                Err(if known { Refused::Arguments } else { Refused::Method })
             }
         }
     }
@@ -226,42 +215,66 @@ impl Skel {
     }
 }
 
-/// The bytes of a primitive block.
-///
-/// # Safety
-/// As [`Skel::invoke`], of an in-buffer.
-unsafe fn block<const BYTES: usize>(buffer: RemoteBuffer) -> Result<[u8; BYTES], Refused> {
-    let mut bytes = [0; BYTES];
-    // SAFETY: the caller's contract.
-    unsafe { copy_in(sequence(buffer, BYTES as u32)?, &mut bytes) };
-    Ok(bytes)
-}
+/// The arguments of one invocation: as many, and with such buffers, as its scalars word says.
+struct Arguments(NonNull<RemoteArg>);
 
-/// The first `length` bytes of a buffer, which must have them.
-fn sequence(buffer: RemoteBuffer, length: u32) -> Result<RemoteBuffer, Refused> {
-    let bytes = length as usize;
-    if bytes > buffer.bytes || buffer.data.is_null() && bytes > 0 {
-        return Err(Refused::Arguments);
+impl Arguments {
+    fn buffer(&self, index: usize) -> RemoteBuffer {
+        // SAFETY: the method's scalars word, which `dispatch` has matched, counts more than `index` arguments; any bits
+        // are a pointer and a length.
+        unsafe { self.0.add(index).read().buffer }
     }
-    // An empty sequence may be null, a pointer to copy from or to may not.
-    let data = if bytes == 0 { NonNull::dangling().as_ptr() } else { buffer.data };
-    Ok(RemoteBuffer { data, bytes })
+
+    fn handle(&self, index: usize) -> Handle {
+        // SAFETY: as in `buffer`.
+        unsafe { self.0.add(index).read().handle }
+    }
+
+    fn set_handle(&self, index: usize, handle: Handle) {
+        // SAFETY: as in `buffer`; the argument is the skel's to write.
+        unsafe { self.0.add(index).write(RemoteArg { handle }) }
+    }
+
+    /// The words of a primitive block.
+    fn block<const BYTES: usize, const WORDS: usize>(&self, index: usize) -> Result<[u32; WORDS], Refused> {
+        const { assert!(BYTES == WORDS * 4) };
+        let mut bytes = [0; BYTES];
+        self.buffer(index).first(BYTES as u32)?.read(&mut bytes);
+        Ok(core::array::from_fn(|word| {
+            u32::from_le_bytes([
+                bytes[4 * word],
+                bytes[4 * word + 1],
+                bytes[4 * word + 2],
+                bytes[4 * word + 3],
+            ])
+        }))
+    }
 }
 
-/// # Safety
-/// As [`Skel::invoke`], of an in-buffer that [`sequence`] gave; `to` has its bytes.
-unsafe fn copy_in(from: RemoteBuffer, to: &mut [u8]) {
-    // SAFETY: the buffer has `from.bytes` bytes, and `to` is private memory, hence elsewhere.
-    unsafe { to.as_mut_ptr().copy_from_nonoverlapping(from.data, from.bytes) };
-}
+impl RemoteBuffer {
+    /// The first `length` bytes, which the buffer must have. An empty sequence may be null.
+    fn first(self, length: u32) -> Result<Self, Refused> {
+        let bytes = length as usize;
+        if bytes > self.bytes || self.data.is_null() && bytes > 0 {
+            return Err(Refused::Arguments);
+        }
+        let data = if bytes == 0 { NonNull::dangling().as_ptr() } else { self.data };
+        Ok(Self { data, bytes })
+    }
 
-/// The little-endian words of a primitive block.
-fn words<const BYTES: usize, const WORDS: usize>(bytes: [u8; BYTES]) -> [u32; WORDS] {
-    const { assert!(BYTES == WORDS * 4) };
-    core::array::from_fn(|index| {
-        let at = index * 4;
-        u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-    })
+    /// Copies the bytes of a buffer that [`Self::first`] gave to private memory.
+    fn read(self, to: &mut [u8]) {
+        assert_eq!(to.len(), self.bytes);
+        // SAFETY: the buffer is an in-buffer with these bytes, by `invoke`'s contract; private memory lies elsewhere.
+        unsafe { to.as_mut_ptr().copy_from_nonoverlapping(self.data, self.bytes) };
+    }
+
+    /// Copies private memory to the beginning of a buffer that [`Self::first`] gave.
+    fn write(self, from: &[u8]) {
+        assert!(from.len() <= self.bytes);
+        // SAFETY: the buffer is an out-buffer with these bytes, by `invoke`'s contract; private memory lies elsewhere.
+        unsafe { self.data.copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+    }
 }
 
 #[cfg(test)]

@@ -9,9 +9,6 @@ use crate::status::Status;
 /// A session's handle; validated by the firmware at each call.
 pub type Handle = u64;
 
-/// One call of a session: request bytes in, reply bytes out; the reply's length.
-pub type Call = fn(Handle, &[u8], &mut [u8]) -> Result<usize, Status>;
-
 /// Tells a session where the shared memory is mapped on its side.
 pub type Attach = fn(Handle, SharedMemory<'static>) -> Result<(), Status>;
 /// One call: request bytes in, reply bytes out; the reply's length.
@@ -23,7 +20,7 @@ pub struct Firmware {
     /// Makes a session.
     pub open: fn() -> Result<Handle, Status>,
     /// Tells the session where the shared memory is mapped on its side, before `start`.
-    pub attach: fn(Handle, SharedMemory<'static>) -> Result<(), Status>,
+    pub attach: Attach,
     /// One call: postcard bytes of [`crate::call::Request`] in, of [`crate::call::Reply`] out; the reply's length.
     pub call: Call,
     /// Stops the session if it runs, and forgets the handle.

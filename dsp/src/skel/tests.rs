@@ -14,9 +14,6 @@ use std::vec::Vec;
 const KNOWN: [i32; 2] = [7, 8];
 const UNALIGNED: i32 = 9;
 
-#[repr(align(4096))]
-struct Buffer([u8; CONTROL_PAGES as usize * PAGE]);
-
 /// A skel whose mappings are counted in the thread that runs the test.
 fn skel() -> Skel {
     Skel::new(FIRMWARE, Buffers { map, unmap })
@@ -27,7 +24,8 @@ std::thread_local! {
 }
 
 fn map(fd: i32) -> Option<NonNull<u8>> {
-    let buffer = NonNull::from(Box::leak(Box::new(Buffer([0; _])))).cast::<u8>();
+    let memory = Box::leak(Box::new(Memory::request(CONTROL_PAGES as usize * PAGE)?));
+    let buffer = NonNull::from(memory.as_mut_slice()).cast::<u8>();
     let buffer = match fd {
         fd if KNOWN.contains(&fd) => buffer,
         // SAFETY: one byte into a buffer of pages.
