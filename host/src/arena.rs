@@ -12,6 +12,7 @@ use crate::mapping::Mapping;
 use estream_idl::address::{PAGE, SegmentPages};
 use estream_idl::memory::SharedMemory;
 use estream_idl::status::{Refusal, Status};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -53,6 +54,18 @@ pub(crate) struct Arena {
 impl Arena {
     /// Maps fresh zeroed memory for `pages`; `shared` when another process has to map it too.
     pub(crate) fn make(pages: SegmentPages, shared: bool) -> Result<Self, Error> {
+        Self::mapped(pages, |bytes| climb(bytes, shared))
+    }
+
+    /// Maps `file` for `pages`, and gives it the length of the memory: the peer maps it too and can map no other.
+    pub(crate) fn make_in(pages: SegmentPages, file: BorrowedFd<'_>) -> Result<Self, Error> {
+        Self::mapped(pages, |bytes| stand_on(bytes, file))
+    }
+
+    fn mapped(
+        pages: SegmentPages,
+        map: impl FnOnce(usize) -> Result<(Mapping, PageKind, String), String>,
+    ) -> Result<Self, Error> {
         let needed = pages.total_bytes();
         let info = rustix::system::sysinfo();
         // The fields' width is the platform's word.
@@ -63,7 +76,7 @@ impl Arena {
         if bytes == 0 {
             return Err(Error::protocol("a plan without memory"));
         }
-        let (mapping, kind, reason) = climb(bytes, shared).map_err(|why| {
+        let (mapping, kind, reason) = map(bytes).map_err(|why| {
             let mut error = refuse();
             error.message = format!("{} bytes of shared memory were not to be had: {why}", needed);
             error
@@ -148,6 +161,20 @@ fn climb(bytes: usize, shared: bool) -> Result<(Mapping, PageKind, String), Stri
             Err(reasons.join("; "))
         }
     }
+}
+
+/// Maps the first `bytes` of a peer's file: of the ladder above, only the kind of its pages is left to choose.
+fn stand_on(bytes: usize, file: BorrowedFd<'_>) -> Result<(Mapping, PageKind, String), String> {
+    let mapping = Mapping::of_file(bytes, file)
+        .map_err(|error| format!("the peer's file cannot be mapped ({error})"))?;
+    let shmem = thp_policy("shmem_enabled");
+    let kind = match shmem.as_str() {
+        "always" | "within_size" | "advise" | "force" if mapping.advise_huge().is_ok() => PageKind::Thp,
+        _ => PageKind::Small,
+    };
+    let reason =
+        format!("the memory is the peer's file; transparent huge pages for shared memory are \"{shmem}\"");
+    Ok((mapping, kind, reason))
 }
 
 /// The bracketed word of a transparent-huge-page setting, "unknown" where there is none.

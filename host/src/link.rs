@@ -35,6 +35,16 @@ impl Attachment {
     pub(crate) fn call(&mut self, request: &Request<'_>) -> Result<Reply, Error> {
         self.transport.call(request)
     }
+
+    /// Whether the firmware is still there.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.transport.check()
+    }
+
+    /// What ends a firmware that does not answer.
+    pub(crate) fn terminator(&self) -> Option<Box<dyn FnOnce() + Send>> {
+        self.transport.terminator()
+    }
 }
 
 /// The writing end of the ring to the firmware, with its doorbell.

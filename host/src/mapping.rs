@@ -4,7 +4,7 @@
 //! is then trimmed. Reads past the page cache want huge pages whatever the memory is for, so the verifying pass takes its
 //! buffers from here too.
 
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -15,6 +15,8 @@ use std::ptr::{self, NonNull};
 const HUGE: usize = 2 << 20;
 /// The smallest page.
 const SMALL: usize = 4096;
+/// The coarsest page that a peer in another process maps files in: the last one must lie inside the file.
+const PEER_PAGE: usize = 64 << 10;
 
 /// A mapped range: zeroed, readable and writable.
 pub(crate) struct Mapping {
@@ -31,19 +33,36 @@ impl Mapping {
     /// Shared memory on reserved huge pages; at least `bytes`, in whole huge pages.
     pub(crate) fn reserved_huge(bytes: usize) -> Result<Self, Errno> {
         let rounded = bytes.checked_next_multiple_of(HUGE).ok_or(Errno::NOMEM)?;
-        memfd(rounded, MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB)
+        let file = memfd_of(rounded, MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB)?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new range wherever the kernel has room, which it aligns to huge pages by itself. Not placed over a
+        // reservation: where pages are lacking that fails after the reservation was given up to other threads.
+        let base = unsafe { rustix::mm::mmap(ptr::null_mut(), rounded, access, MapFlags::SHARED, &file, 0) }?;
+        Ok(Self { base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?, bytes: rounded })
     }
 
     /// Shared memory whose pages the kernel may merge.
     pub(crate) fn shared_huge(bytes: usize) -> Result<Self, Errno> {
         let mapping = Self::shared(bytes)?;
-        mapping.advise(0, bytes, Advice::LinuxHugepage)?;
+        mapping.advise_huge()?;
         Ok(mapping)
     }
 
     /// Shared memory on small pages.
     pub(crate) fn shared(bytes: usize) -> Result<Self, Errno> {
-        memfd(bytes, MemfdFlags::empty())
+        map(bytes, Some(memfd_of(bytes, MemfdFlags::empty())?.as_fd()))
+    }
+
+    /// The first `bytes` of an empty file, which is made as long as that in whole [`PEER_PAGE`]s.
+    pub(crate) fn of_file(bytes: usize, file: BorrowedFd<'_>) -> Result<Self, Errno> {
+        let rounded = bytes.checked_next_multiple_of(PEER_PAGE).ok_or(Errno::NOMEM)?;
+        rustix::fs::ftruncate(file, rounded as u64)?;
+        map(rounded, Some(file))
+    }
+
+    /// Lets the kernel merge the pages.
+    pub(crate) fn advise_huge(&self) -> Result<(), Errno> {
+        self.advise(0, self.bytes, Advice::LinuxHugepage)
     }
 
     /// Private memory whose pages the kernel may merge.
@@ -111,14 +130,14 @@ impl Buffer {
     }
 }
 
-fn memfd(bytes: usize, kind: MemfdFlags) -> Result<Mapping, Errno> {
+fn memfd_of(bytes: usize, kind: MemfdFlags) -> Result<OwnedFd, Errno> {
     let file = rustix::fs::memfd_create("estream", MemfdFlags::CLOEXEC | kind)?;
     rustix::fs::ftruncate(&file, bytes as u64)?;
-    map(bytes, Some(&file))
+    Ok(file)
 }
 
 /// Maps `bytes` at a 2 MiB border: `file` shared, or private memory without one.
-fn map(bytes: usize, file: Option<&OwnedFd>) -> Result<Mapping, Errno> {
+fn map(bytes: usize, file: Option<BorrowedFd<'_>>) -> Result<Mapping, Errno> {
     let rounded = bytes.checked_next_multiple_of(SMALL).ok_or(Errno::NOMEM)?;
     let reserved = rounded.checked_add(HUGE).ok_or(Errno::NOMEM)?;
     let none = MapFlags::PRIVATE | MapFlags::NORESERVE;
@@ -131,7 +150,7 @@ fn map(bytes: usize, file: Option<&OwnedFd>) -> Result<Mapping, Errno> {
     let base = unsafe { range.add(head) };
     let at = base.as_ptr().cast::<c_void>();
     let access = ProtFlags::READ | ProtFlags::WRITE;
-    match file {
+    let placed = match file {
         // SAFETY: replaces a part of the range that was reserved above and that nobody uses.
         Some(file) => unsafe {
             rustix::mm::mmap(at, rounded, access, MapFlags::SHARED | MapFlags::FIXED, file, 0)
@@ -140,8 +159,9 @@ fn map(bytes: usize, file: Option<&OwnedFd>) -> Result<Mapping, Errno> {
         None => unsafe {
             rustix::mm::mmap_anonymous(at, rounded, access, MapFlags::PRIVATE | MapFlags::FIXED)
         },
-    }?;
-    // From here on the parts are owned apart: dropping head and tail trims the reservation.
+    };
+    // From here on the parts are owned apart: dropping head and tail trims the reservation. Where the placement failed
+    // the middle is left alone: the kernel may have given it up already, and another thread may have it by now.
     std::mem::forget(whole);
     // SAFETY: `rounded` bytes behind `base` end inside the reserved range.
     let behind = unsafe { base.add(rounded) };
@@ -150,7 +170,7 @@ fn map(bytes: usize, file: Option<&OwnedFd>) -> Result<Mapping, Errno> {
             drop(Mapping { base, bytes });
         }
     }
-    Ok(Mapping { base, bytes: rounded })
+    placed.map(|_| Mapping { base, bytes: rounded })
 }
 
 #[cfg(test)]

@@ -103,7 +103,10 @@ impl Session {
         check_plan(&plan, &config)?;
         let tables = Tables::new(config, plan.segments.of(Segment::Io))?;
 
-        let arena = Arena::make(plan.segments, transport.needs_shared_memory())?;
+        let arena = match transport.memory_file() {
+            Some(file) => Arena::make_in(plan.segments, file)?,
+            None => Arena::make(plan.segments, transport.needs_shared_memory())?,
+        };
         let mut device = Attachment::new(transport, arena.clone())?;
         let failure = Arc::new(FirstError::default());
         let outbox = Arc::new(Outbox::new(arena.clone())?);
@@ -254,6 +257,7 @@ impl Session {
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     self.failure.check()?;
+                    self.device.as_ref().map_or(Ok(()), Attachment::check)?;
                     watch.look(loader.pending())?;
                 }
                 Err(RecvTimeoutError::Disconnected) => {
@@ -325,10 +329,11 @@ impl std::fmt::Debug for Canceller {
     }
 }
 
-/// Stops the firmware and closes its session, on a thread of its own: a firmware that never returns is left behind with
-/// its handle on the memory, and the program goes on.
+/// Stops the firmware and closes its session, on a thread of its own: a firmware that never returns is ended by its
+/// transport or, where that cannot, left behind with its handle on the memory, and the program goes on.
 fn farewell(mut device: Attachment, patience: Duration) -> Result<(), Error> {
     let (tell, hear) = channel();
+    let terminate = device.terminator();
     let stop = move || {
         let reply = device.call(&call::Request::Stop);
         drop(device);
@@ -343,7 +348,14 @@ fn farewell(mut device: Attachment, patience: Duration) -> Result<(), Error> {
         Ok(Ok(Reply::Stopped(status))) => Err(status.into()),
         Ok(Ok(other)) => Err(unexpected(other)),
         Ok(Err(error)) => Err(error),
-        Err(_) => Err(Error::runtime("silent", format!("the firmware did not stop within {patience:?}"))),
+        Err(_) => {
+            if let Some(terminate) = terminate {
+                terminate();
+                // It has ended, so the thread comes back soon.
+                let _ = hear.recv_timeout(FAREWELL);
+            }
+            Err(Error::runtime("silent", format!("the firmware did not stop within {patience:?}")))
+        }
     }
 }
 

@@ -118,30 +118,58 @@ const PLAIN: Format = Format {
     table: [0; 16],
 };
 
+/// Nibbles 0 to 15 under a half a 32-block.
+const NIBBLES: Format =
+    Format { codec: Codec::N4, scale: Scale::F16, element: Element::None, table: counting(0), ..PLAIN };
+
+/// Sixteen consecutive integers.
+const fn counting(first: i8) -> [i8; 16] {
+    let mut table = [0; 16];
+    let mut code = 0;
+    while code < 16 {
+        table[code] = first + code as i8;
+        code += 1;
+    }
+    table
+}
+
 impl Format {
     /// Plain f32 elements: routers, norms, convolution taps.
     pub const F32: Self = PLAIN;
     /// Plain half elements.
     pub const F16: Self = Self { element: Element::F16, ..PLAIN };
+    /// Plain bfloat16 elements.
+    pub const BF16: Self = Self { element: Element::BF16, ..PLAIN };
     /// ggml Q4_0: nibbles less 8, a half a 32-block.
-    pub const Q4_0: Self = Self {
-        codec: Codec::N4,
-        scale: Scale::F16,
-        element: Element::None,
-        table: [-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7],
-        ..PLAIN
-    };
+    pub const Q4_0: Self = Self { table: counting(-8), ..NIBBLES };
+    /// ggml Q4_1: nibbles, a half and a minimum a 32-block.
+    pub const Q4_1: Self = Self { min: Min::F16, ..NIBBLES };
+    /// ggml Q5_0: nibble and bit less 16, a half a 32-block.
+    pub const Q5_0: Self = Self { extra_bits: 1, bias: 16, ..Self::Q8_0 };
+    /// ggml Q5_1: nibble and bit, a half and a minimum a 32-block.
+    pub const Q5_1: Self = Self { extra_bits: 1, min: Min::F16, ..Self::Q8_0 };
     /// ggml Q8_0: signed bytes, a half a 32-block.
     pub const Q8_0: Self = Self { codec: Codec::B8, scale: Scale::F16, element: Element::None, ..PLAIN };
+    /// ggml Q2_K, its two bits widened to nibbles: scale and minimum bytes a 16-block under two halves a 256-block.
+    pub const Q2_K: Self = Self { sub_block: 16, ..Self::Q4_K };
+    /// ggml Q3_K, its three bits widened to nibbles less 4: a signed byte a 16-block under a half a 256-block.
+    pub const Q3_K: Self = Self { sub_block: 16, scale: Scale::SuperI8, table: counting(-4), ..NIBBLES };
+    /// ggml Q4_K: nibbles, scale and minimum bytes a 32-block under two halves a 256-block.
+    pub const Q4_K: Self = Self { scale: Scale::SuperU8, min: Min::SuperU8, ..NIBBLES };
+    /// ggml Q5_K: nibble and bit, scale and minimum bytes a 32-block under two halves a 256-block.
+    pub const Q5_K: Self = Self { scale: Scale::SuperU8, min: Min::SuperU8, extra_bits: 1, ..Self::Q8_0 };
     /// ggml Q6_K: nibble and two bits less 32, a signed byte a 16-block under a half a 256-block.
-    pub const Q6_K: Self = Self {
-        codec: Codec::B8,
-        sub_block: 16,
-        scale: Scale::SuperI8,
-        extra_bits: 2,
-        element: Element::None,
-        bias: 32,
-        ..PLAIN
+    pub const Q6_K: Self =
+        Self { sub_block: 16, scale: Scale::SuperI8, extra_bits: 2, bias: 32, ..Self::Q8_0 };
+    /// ggml IQ4_NL: nibbles through a table without a zero, a half a 32-block.
+    pub const IQ4_NL: Self =
+        Self { table: [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], ..NIBBLES };
+    /// ggml MXFP4: nibbles E2M1, a power of two a 32-block. The table holds twice the values, so that they are integers;
+    /// the stored byte is therefore one less than the file's.
+    pub const MXFP4: Self = Self {
+        scale: Scale::E8M0,
+        table: [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12],
+        ..NIBBLES
     };
 
     /// Bytes of the code plane a k-tile.
@@ -337,14 +365,28 @@ mod tests {
         let bits = |format: Format, k: usize| format.strip(k).bytes as f64 * 8.0 / (k * TILE) as f64;
         assert!(bits(Format::Q4_0, 256) <= 4.6, "{}", bits(Format::Q4_0, 256));
         assert!((bits(Format::Q4_0, 96) - 4.67).abs() < 0.01);
-        assert!(bits(Format::Q6_K, 256) <= 6.7, "{}", bits(Format::Q6_K, 256));
-        assert!(bits(Format::Q8_0, 256) <= 8.6);
+        for (format, most) in [
+            (Format::Q6_K, 6.7),
+            (Format::Q5_K, 5.7),
+            (Format::Q4_K, 4.7),
+            (Format::MXFP4, 4.4),
+            (Format::Q8_0, 8.6),
+        ] {
+            assert!((256..=4096).step_by(256).all(|k| bits(format, k) <= most), "{format:?}");
+        }
+        // What widening costs: 2.625 and 3.4375 bits in the file.
+        assert_eq!((bits(Format::Q2_K, 256), bits(Format::Q3_K, 512)), (5.125, 4.5625));
         assert_eq!(Format::F32.strip(64).bytes, 64 * 32 * 4);
     }
 
     #[test]
     fn descriptors_survive_their_bytes_and_bad_ones_are_refused() {
-        for format in [Format::F32, Format::F16, Format::Q4_0, Format::Q8_0, Format::Q6_K] {
+        let all = [
+            [Format::F32, Format::F16, Format::BF16, Format::Q4_0, Format::Q4_1],
+            [Format::Q5_0, Format::Q5_1, Format::Q8_0, Format::Q2_K, Format::Q3_K],
+            [Format::Q4_K, Format::Q5_K, Format::Q6_K, Format::IQ4_NL, Format::MXFP4],
+        ];
+        for format in all.into_iter().flatten() {
             assert_eq!(format.to_bytes().check(), Some(format));
         }
         let good = Format::Q4_0.to_bytes();

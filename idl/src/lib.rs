@@ -12,6 +12,7 @@
 
 pub mod address;
 pub mod call;
+pub mod carrier;
 pub mod control;
 pub mod fastrpc;
 pub mod firmware;

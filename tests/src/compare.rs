@@ -82,6 +82,14 @@ pub fn read_npy(path: &Path) -> Result<Array2<f32>, ndarray_npy::ReadNpyError> {
     ndarray_npy::read_npy(path)
 }
 
+/// Reads a float32 vector in NumPy's format.
+///
+/// # Errors
+/// As [`read_npy`].
+pub fn read_npy_vector(path: &Path) -> Result<Vec<f32>, ndarray_npy::ReadNpyError> {
+    ndarray_npy::read_npy(path).map(|vector: ndarray::Array1<f32>| vector.to_vec())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

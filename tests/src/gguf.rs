@@ -1,4 +1,9 @@
 //! A writer of GGUF bytes that is free to lie: for files that no converter would make.
+//! [`Parts`] takes a sound one apart instead.
+
+mod parts;
+
+pub use parts::{Parts, Piece};
 
 /// Bytes of a GGUF as they are put together, in file order.
 #[derive(Clone, Debug, Default)]

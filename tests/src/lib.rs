@@ -11,6 +11,7 @@
 
 #[allow(unsafe_code)]
 pub mod child;
+pub mod codecs;
 pub mod collect;
 pub mod compare;
 #[allow(unsafe_code)]

@@ -15,6 +15,23 @@ mod model;
 pub use gguf::{Gguf, Value};
 pub use model::{Forward, Model};
 
+/// Weights of a block of ggml type `kind` and its bytes, where the oracle knows the type.
+#[must_use]
+pub fn block_size(kind: u32) -> Option<(usize, usize)> {
+    dequant::block(kind).map(|block| (block.weights, block.bytes))
+}
+
+/// The values of whole blocks of ggml type `kind`; `None` for a type that the oracle does not know.
+#[must_use]
+pub fn dequantise(kind: u32, stored: &[u8]) -> Option<Vec<f32>> {
+    let block = dequant::block(kind)?;
+    let mut values = vec![0.0; stored.len() / block.bytes * block.weights];
+    for (bytes, out) in stored.chunks_exact(block.bytes).zip(values.chunks_exact_mut(block.weights)) {
+        (block.decode)(bytes, out);
+    }
+    Some(values)
+}
+
 use std::path::PathBuf;
 
 /// Why the oracle cannot speak about a file.

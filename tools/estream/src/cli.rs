@@ -1,6 +1,6 @@
 //! What can be said on the command line. Values are checked here as far as they can be without opening a file.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use estream::{EXIT_CODES, KernelSet, Verify, size};
 use estream_pack::Shape;
 use std::path::PathBuf;
@@ -29,15 +29,24 @@ pub enum Command {
     /// Check every checksum of a pack.
     #[command(after_help = EXIT_CODES)]
     Verify(VerifyPack),
-    /// Run a prompt of token ids and print the most likely next tokens.
+    /// Run a prompt, text or token ids, and print the most likely next tokens.
     #[command(after_help = EXIT_CODES)]
     Run(Run),
+    /// Turn text into token ids by the vocabulary of a model.
+    #[command(after_help = EXIT_CODES)]
+    Tokenize(Tokenize),
     /// Make a small model, pack it, run it in a small arena, and show what happened.
     #[command(after_help = EXIT_CODES)]
     Demo(Demo),
     /// Write a model of a known shape with random weights, for benchmarks.
     #[command(after_help = EXIT_CODES)]
     Synth(Synth),
+    /// Print the manual, as roff.
+    #[command(after_help = EXIT_CODES)]
+    Man,
+    /// Print a completion script for a shell.
+    #[command(after_help = EXIT_CODES)]
+    Completions(Completions),
 }
 
 /// `pack`.
@@ -69,14 +78,21 @@ pub struct VerifyPack {
 
 /// `run`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("request").required(true).args(["prompt", "prompt_file", "tokens", "tokens_file"])))]
 pub struct Run {
     /// The pack.
     pub pack: PathBuf,
+    /// The prompt, as text.
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub prompt: Option<String>,
+    /// A file with the prompt, taken as it is: a newline at its end is part of the prompt.
+    #[arg(long, value_name = "FILE")]
+    pub prompt_file: Option<PathBuf>,
     /// Token ids, separated by commas or spaces.
-    #[arg(long, value_name = "IDS", required_unless_present = "tokens_file", allow_hyphen_values = true)]
+    #[arg(long, value_name = "IDS", allow_hyphen_values = true)]
     pub tokens: Option<String>,
     /// A file of token ids, separated by commas or white space.
-    #[arg(long, value_name = "FILE", conflicts_with = "tokens")]
+    #[arg(long, value_name = "FILE")]
     pub tokens_file: Option<PathBuf>,
     /// Candidates to print.
     #[arg(long, value_name = "K", default_value_t = estream::TOP_K, value_parser = positive())]
@@ -122,6 +138,49 @@ pub struct Machine {
     /// Rows of a chunk, a multiple of 32; as many as the scratchpad holds by default. Results do not depend on it.
     #[arg(long, value_name = "ROWS", value_parser = row_chunk)]
     pub row_chunk: Option<u32>,
+    /// The simulator's parts.
+    #[command(flatten)]
+    pub simulator: SimulatorParts,
+}
+
+/// Where the parts of `--device sim` are, and what it simulates.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Simulator (--device sim)")]
+pub struct SimulatorParts {
+    /// `qemu-hexagon`, 10.0 or newer; looked for beside this program, under target-hexagon and on PATH by default.
+    #[arg(long, value_name = "PATH")]
+    pub sim_qemu: Option<PathBuf>,
+    /// The protection domain's program; looked for beside this program and under target-hexagon by default.
+    #[arg(long, value_name = "PATH")]
+    pub sim_guest: Option<PathBuf>,
+    /// The skel to load; looked for beside this program and under target-hexagon by default.
+    #[arg(long, value_name = "PATH")]
+    pub sim_skel: Option<PathBuf>,
+    /// VTCM that the domain reports, such as 4MiB, or `refused`; 8 MiB by default.
+    #[arg(long, value_name = "SIZE", value_parser = vtcm)]
+    pub sim_vtcm: Option<u32>,
+}
+
+/// `tokenize`.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("texts").required(true).args(["prompt", "jsonl"])))]
+pub struct Tokenize {
+    /// A GGUF or a pack.
+    pub model: PathBuf,
+    /// The text.
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub prompt: Option<String>,
+    /// A file of lines {"text":…}, or - for stdin; each gives a line {"ids":[…]}.
+    #[arg(long, value_name = "FILE|-")]
+    pub jsonl: Option<PathBuf>,
+}
+
+/// `completions`.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell.
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
 }
 
 /// `demo`.
@@ -229,6 +288,11 @@ fn banks(text: &str) -> Result<estream::Banks, String> {
             _ => Err(format!("{text:?} is neither a number of banks from 1 on nor \"all\"")),
         },
     }
+}
+
+/// Bytes of VTCM; 0 stands for a domain that refuses to say.
+fn vtcm(text: &str) -> Result<u32, String> {
+    if text == "refused" { Ok(0) } else { scratch(text) }
 }
 
 fn scratch(text: &str) -> Result<u32, String> {

@@ -102,7 +102,7 @@ fn print(text: &str) -> Result<()> {
 
 /// Names from hostile files may hold control characters, which must not reach a terminal.
 fn printable(text: &str) -> String {
-    text.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}")
+    text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "\u{fffd}")
 }
 
 /// Lines of a name and a value, the values aligned.

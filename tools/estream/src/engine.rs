@@ -10,7 +10,7 @@ use crate::memory::{self, Memory};
 use crate::model::{self, Model};
 use crate::options::{Device, Options};
 use crate::request::{Answer, Request, Response};
-use estream_host::transport::Native;
+use estream_host::transport::{Native, Sim, SkelReport};
 use estream_host::{
     Canceller, IoMode, IoReport, Pack, PageKind, ReadSpan, Report, RowSink, Session, Transport, Verify,
     VerifyReport,
@@ -28,6 +28,7 @@ pub struct Engine {
     model: Model,
     path: PathBuf,
     device: Device,
+    skel: Option<SkelReport>,
     config: Config,
     cut: Cut,
     memory: Memory,
@@ -69,9 +70,7 @@ impl Engine {
         let model = Model::read(path)?;
         let cut = options.arena.cut(&model)?;
         let config = config(options, &model, cut);
-        let transport: Box<dyn Transport> = match options.device {
-            Device::Native => Box::new(Native::open(estream_dsp::FIRMWARE)?),
-        };
+        let (transport, skel) = transport(&options.device)?;
         let pack = Pack::open(path, options.verify, progress)?;
         let verified = pack.verified().clone();
         let before = memory::resident().unwrap_or(0);
@@ -82,7 +81,8 @@ impl Engine {
             session,
             model,
             path: path.to_owned(),
-            device: options.device,
+            device: options.device.clone(),
+            skel,
             config,
             cut,
             memory,
@@ -159,8 +159,14 @@ impl Engine {
 
     /// Where the firmware runs.
     #[must_use]
-    pub const fn device(&self) -> Device {
-        self.device
+    pub const fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The skel that runs, where one does.
+    #[must_use]
+    pub const fn skel(&self) -> Option<&SkelReport> {
+        self.skel.as_ref()
     }
 
     /// What the device chose: sizes, and G, B, Q, threads and kernels after clamping.
@@ -239,9 +245,7 @@ impl Engine {
 
     fn needed_bytes(&self, config: &Config) -> Result<u64> {
         let pack = Pack::open(&self.path, Verify::Never, &|_, _| ())?;
-        let mut transport = match self.device {
-            Device::Native => Native::open(estream_dsp::FIRMWARE)?,
-        };
+        let (mut transport, _) = transport(&self.device)?;
         let prepare = Prepare { config: *config, recipe: pack.recipe(), directory: pack.directory() };
         match transport.call(&call::Request::Plan(prepare))? {
             Reply::Plan(plan) => Ok(plan.segments.total_bytes() + plan.private_bytes + plan.stack_bytes),
@@ -271,6 +275,18 @@ impl RowSink for NoRows {
             "rows of logits were asked for without a sink for them",
         ))
     }
+}
+
+/// A session of the firmware on `device`, and what its skel is.
+fn transport(device: &Device) -> Result<(Box<dyn Transport>, Option<SkelReport>)> {
+    Ok(match device {
+        Device::Native => (Box::new(Native::open(estream_dsp::FIRMWARE)?), None),
+        Device::Sim(simulator) => {
+            let sim = Sim::open(simulator)?;
+            let skel = sim.skel().clone();
+            (Box::new(sim), Some(skel))
+        }
+    })
 }
 
 fn config(options: &Options, model: &Model, cut: Cut) -> Config {

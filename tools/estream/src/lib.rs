@@ -35,6 +35,7 @@ pub mod size;
 pub use arena::{Arena, Banks};
 pub use engine::{Engine, NoRows, Pass};
 pub use errors::{EXIT_CODES, Error, Exit, Result};
+pub use estream_host::transport::{Simulator, SkelReport};
 pub use estream_host::{
     Canceller, IoMode, IoReport, Output, PageKind, ReadSpan, Report, RowSink, Top, Verify, VerifyReport,
 };

@@ -2,6 +2,7 @@
 
 use crate::arena::{Arena, DEPTH};
 use estream_host::Verify;
+use estream_host::transport::Simulator;
 use estream_idl::call::KernelSet;
 
 /// Tokens of one pass unless the caller says otherwise.
@@ -14,19 +15,22 @@ pub const MAX_OUTPUTS: u32 = 64;
 pub const TOP_K: u32 = 5;
 
 /// Where the firmware runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Device {
     /// In this process, with this processor's kernels.
     #[default]
     Native,
+    /// As the skel that ships, in a simulated protection domain.
+    Sim(Simulator),
 }
 
 impl Device {
     /// The name that users write.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub const fn name(&self) -> &'static str {
         match self {
             Self::Native => "native",
+            Self::Sim(_) => "sim",
         }
     }
 }

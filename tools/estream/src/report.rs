@@ -6,7 +6,7 @@
 use crate::console::table;
 use estream::memory::{Memory, measured_peak};
 use estream::size::human;
-use estream::{Engine, IoMode, Pass, Report, VerifyReport};
+use estream::{Engine, IoMode, Pass, Report, SkelReport, VerifyReport};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ use std::time::Duration;
 #[derive(Debug, Serialize)]
 pub struct RunReport {
     device: &'static str,
+    /// The Hexagon code that ran, where it was not this processor's own.
+    skel: Option<Skel>,
     kernels: &'static str,
     threads: u32,
     group: u32,
@@ -31,6 +33,21 @@ pub struct RunReport {
     memory: MemoryAccount,
     routing: Routing,
     verify: Verification,
+}
+
+/// The skel by its bytes.
+#[derive(Debug, Serialize)]
+struct Skel {
+    path: String,
+    sha256: String,
+    arch: String,
+}
+
+impl Skel {
+    fn new(skel: &SkelReport) -> Self {
+        let path = skel.path.to_string_lossy().into_owned();
+        Self { path, sha256: skel.sha256.clone(), arch: format!("v{:x}", skel.architecture) }
+    }
 }
 
 /// A likely next token.
@@ -120,6 +137,7 @@ impl RunReport {
         let verify = verification(engine.verified());
         Self {
             device: engine.device().name(),
+            skel: engine.skel().map(Skel::new),
             kernels: plan.kernels.name(),
             threads: plan.threads,
             group: plan.group,
@@ -171,8 +189,10 @@ impl RunReport {
         let rate = io.bytes as f64 / (time.prefill_ms / 1e3).max(1e-9);
         let asked = self.group_asked.map(|asked| format!(" (asked: {asked})")).unwrap_or_default();
         let reason = io.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        let skel = self.skel.as_ref().map(|skel| format!(", skel {} {}", skel.arch, skel.sha256));
+        let skel = skel.unwrap_or_default();
         let lines = [
-            ("device", format!("{}, {} kernels, {} threads", self.device, self.kernels, self.threads)),
+            ("device", format!("{}, {} kernels, {} threads{skel}", self.device, self.kernels, self.threads)),
             (
                 "arena",
                 format!(

@@ -3,15 +3,17 @@
 //! Memory does not depend on the model: rows of at most [`CHUNK_BYTES`] are read, encoded into strips and written before
 //! the next are read, even where one matrix has hundreds of MiB.
 
-use crate::encode;
+use crate::encode::{self, Encoding};
 use crate::error::{Error, Result};
 use crate::gguf::write::Metadata;
 use crate::gguf::{Gguf, Tensor};
 use crate::layout::{Layout, padded};
+use crate::mapping::{Mapping, mappings};
 use crate::model::{Matrix, Model};
+use crate::model_files::ModelFiles;
 use crate::order::Order;
 use crate::output::Output;
-use crate::source::{FileRange, Source, read_vec};
+use crate::source::read_vec;
 use estream_idl::address::{PAGE, TILE};
 use estream_idl::format::VECTOR;
 use estream_idl::pack::{ChecksumHeader, ExtentSum};
@@ -55,34 +57,36 @@ pub struct Report {
     pub dense_bytes: u64,
     /// Whether the head repeats the embedding, because the model ties them.
     pub tied_head: bool,
+    /// How each tensor was stored.
+    pub tensors: Vec<Mapping>,
 }
 
-/// Converts the GGUF at `input` to a pack at `output`, which appears whole or not at all.
+/// Converts the GGUF at `input` (or any file of a split one, or the folder with the model) to a pack at `output`, which appears whole or not at all.
 ///
 /// # Errors
 /// Input errors for a file that cannot be packed, run-time errors for a disk that cannot be written.
 pub fn convert(input: &Path, output: &Path, options: &Options<'_>) -> Result<Report> {
-    let source = FileRange::open(input)?;
-    let same = std::fs::canonicalize(input).ok().zip(std::fs::canonicalize(output).ok());
-    if same.is_some_and(|(input, output)| input == output) {
-        return Err(Error::input("same-file", "input and output are the same file").in_file(input));
+    let files = ModelFiles::open(input)?;
+    let target = output.canonicalize().ok();
+    let is_target = |path: &&Path| target.is_some() && path.canonicalize().ok() == target;
+    if let Some(same) = files.paths().find(is_target) {
+        return Err(Error::input("same-file", "input and output are the same file").in_file(same));
     }
-    pack(&source, output, options).map_err(|error| error.in_file(input))
+    files.gguf().and_then(|gguf| pack(&gguf, output, options)).map_err(|error| error.in_file(input))
 }
 
-/// Packs whatever GGUF the source holds.
-pub(crate) fn pack(source: &dyn Source, output: &Path, options: &Options<'_>) -> Result<Report> {
-    let gguf = Gguf::read(source)?;
-    let model = Model::of(&gguf)?;
+/// Packs a model.
+pub(crate) fn pack(gguf: &Gguf<'_>, output: &Path, options: &Options<'_>) -> Result<Report> {
+    let model = Model::of(gguf)?;
     let order = match &options.order {
         Some(path) => Order::read(path, &model.sparse)?,
         None => Order::identity(&model.sparse),
     };
-    let layout = Layout::of(&model, &order, tokenizer(&gguf, model.tied)?)?;
+    let layout = Layout::of(&model, &order, tokenizer(gguf, model.tied)?)?;
     let output = Output::create(output, layout.header.file_bytes)?;
     let writer = Writer {
         output: &output,
-        gguf: &gguf,
+        gguf,
         at: layout.header.dense.file,
         crc: 0,
         total: layout.header.file_bytes,
@@ -100,6 +104,7 @@ pub(crate) fn pack(source: &dyn Source, output: &Path, options: &Options<'_>) ->
         expert_bytes: header.experts.bytes,
         dense_bytes: header.dense.bytes,
         tied_head: model.tied,
+        tensors: mappings(gguf, &model),
     })
 }
 
@@ -130,14 +135,14 @@ struct Writer<'a> {
 fn write(mut writer: Writer<'_>, model: &Model, order: &Order, mut layout: Layout) -> Result<()> {
     let mut sums = Vec::with_capacity(layout.matrices.len());
     for (dense, entry) in model.dense.iter().zip(&layout.matrices) {
-        writer.matrix(&dense.matrix, 0)?;
+        writer.matrix(&dense.matrix)?;
         sums.push(writer.end_extent(entry.file)?);
     }
     let pages = writer.embedding(&model.embedding, layout.row_bytes)?;
     for (index, (layer, entry)) in model.sparse.iter().zip(&layout.layers).enumerate() {
         for (position, &expert) in order.stored(index).iter().enumerate() {
-            for matrix in [&layer.gate, &layer.up, &layer.down] {
-                writer.matrix(matrix, u64::from(expert))?;
+            for matrix in layer.record(expert.into()) {
+                writer.matrix(&matrix)?;
                 writer.pad(VECTOR as u64)?;
             }
             sums.push(writer.end_extent(entry.file + position as u64 * entry.record_bytes)?);
@@ -185,39 +190,33 @@ impl Writer<'_> {
         Ok(ExtentSum { file, bytes: self.at - file, crc: std::mem::take(&mut self.crc), reserved: 0 })
     }
 
-    fn rows<'t>(
-        &self,
-        tensor: &'t Tensor,
-        first: u64,
-        count: usize,
-        rows: &mut Vec<u8>,
-    ) -> Result<&'t Tensor> {
+    /// Reads rows of a matrix's tensor.
+    fn rows(&self, tensor: &Tensor, first: u64, count: usize, rows: &mut Vec<u8>) -> Result<()> {
         let row_bytes = tensor.row_bytes();
-        let at = tensor.data + first * row_bytes;
         rows.resize(count * row_bytes as usize, 0);
-        self.gguf.source().read_at(at, rows).map_err(|error| Error::read(&error, at).of(&tensor.name))?;
-        Ok(tensor)
+        self.gguf.read_data(tensor, first * row_bytes, rows)
     }
 
-    /// Writes the matrix (or vector) that is number `expert` of its tensor.
-    fn matrix(&mut self, matrix: &Matrix, expert: u64) -> Result<()> {
+    /// Writes a matrix, or a vector.
+    fn matrix(&mut self, matrix: &Matrix) -> Result<()> {
         let gguf = self.gguf;
         let tensor = &gguf.tensors[matrix.tensor];
+        let encoding = encoding_of(tensor)?;
         let mut rows = Vec::new();
         if matrix.n == 0 {
             self.rows(tensor, 0, 1, &mut rows)?;
-            return self.put(&rows);
+            return self.put(&encode::encode_vector(encoding, &rows));
         }
         let (k, n) = (matrix.k as usize, matrix.n as usize);
         let row_bytes = tensor.row_bytes() as usize;
-        let strip_bytes = matrix.format.strip(k).bytes;
+        let strip_bytes = encoding.format.strip(k).bytes;
         let strips_a_chunk = (CHUNK_BYTES / (row_bytes * TILE)).max(1);
         let mut out = Vec::new();
         for first in (0..n).step_by(strips_a_chunk * TILE) {
             let count = (n - first).min(strips_a_chunk * TILE);
-            self.rows(tensor, expert * n as u64 + first as u64, count, &mut rows)?;
+            self.rows(tensor, matrix.first_row + first as u64, count, &mut rows)?;
             out.resize(count.div_ceil(TILE) * strip_bytes, 0);
-            encode::encode_strips(&matrix.format, k, row_bytes, &rows, &mut out);
+            encode::encode_strips(encoding, tensor.ggml, k, &rows, &mut out);
             self.put(&out)?;
         }
         Ok(())
@@ -227,10 +226,11 @@ impl Writer<'_> {
     fn embedding(&mut self, matrix: &Matrix, encoded: usize) -> Result<Vec<u32>> {
         let gguf = self.gguf;
         let tensor = &gguf.tensors[matrix.tensor];
+        let encoding = encoding_of(tensor)?;
         let row_bytes = tensor.row_bytes() as usize;
         let (k, vocab) = (matrix.k as usize, matrix.n as usize);
-        // Whole pages at a time: PAGE rows always are.
-        let rows_a_chunk = (CHUNK_BYTES / row_bytes).next_multiple_of(PAGE);
+        // Whole pages at a time: PAGE / 16 rows always are, since a row is a multiple of 16 bytes.
+        let rows_a_chunk = (CHUNK_BYTES / row_bytes).max(1).next_multiple_of(PAGE / 16);
         let (mut rows, mut out, mut pages) = (Vec::new(), Vec::new(), Vec::new());
         for first in (0..vocab).step_by(rows_a_chunk) {
             let count = (vocab - first).min(rows_a_chunk);
@@ -238,7 +238,7 @@ impl Writer<'_> {
             out.clear();
             out.resize(padded((count * encoded) as u64) as usize, 0);
             for (row, out) in rows.chunks_exact(row_bytes).zip(out.chunks_exact_mut(encoded)) {
-                encode::encode_row(&matrix.format, k, row, out);
+                encode::encode_row(encoding, tensor.ggml, k, row, out);
             }
             pages.extend(out.chunks_exact(PAGE).map(crc32c::crc32c));
             self.put(&out)?;
@@ -246,4 +246,10 @@ impl Writer<'_> {
         self.crc = 0;
         Ok(pages)
     }
+}
+
+/// The encoding of a tensor that the model has found a place for.
+fn encoding_of(tensor: &Tensor) -> Result<&'static Encoding> {
+    let error = || Error::input("unsupported-type", "its type cannot be packed").of(&tensor.name);
+    encode::encoding(tensor.ggml).ok_or_else(error)
 }

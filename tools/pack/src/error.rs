@@ -4,6 +4,7 @@
 //! or a failing read is the machine's. Everything else is told by the fields, so that a JSON report needs no parsing of
 //! the sentence.
 
+use crate::source::Source;
 use std::path::{Path, PathBuf};
 
 /// A result of this crate.
@@ -67,6 +68,15 @@ impl Error {
     pub fn in_file(mut self, file: &Path) -> Self {
         self.file.get_or_insert_with(|| file.to_path_buf());
         self
+    }
+
+    /// The same error in the file of this source, if it is one.
+    #[must_use]
+    pub(crate) fn in_source(self, source: &dyn Source) -> Self {
+        match source.path() {
+            Some(path) => self.in_file(path),
+            None => self,
+        }
     }
 
     /// The same error about this tensor.

@@ -50,8 +50,8 @@ fn extent(at: &mut u64, bytes: usize, what: &str) -> Result<Extent> {
     Ok(Extent { file, bytes, crc: 0 })
 }
 
-/// The three parts of a record in layer `layer`, and W_l.
-pub(crate) fn record(gate: &Matrix, up: &Matrix, down: &Matrix) -> Result<([Part; 3], u64)> {
+/// The three parts of a record (gate, up, down), and W_l.
+pub(crate) fn record([gate, up, down]: &[Matrix; 3]) -> Result<([Part; 3], u64)> {
     let mut at = 0u64;
     let mut part = |matrix: &Matrix| {
         let offset = u32::try_from(at).map_err(|_| too_large("an expert record", at))?;
@@ -145,7 +145,7 @@ fn place_dense(dense: &[Dense], at: &mut u64) -> Vec<MatrixEntry> {
 fn place_experts(model: &Model, at: &mut u64) -> Result<Vec<LayerEntry>> {
     let mut permutation = 0;
     let mut place = |layer: &crate::model::SparseLayer| {
-        let ([gate, up, down], record_bytes) = record(&layer.gate, &layer.up, &layer.down)?;
+        let ([gate, up, down], record_bytes) = record(&layer.record(0))?;
         let entry = LayerEntry {
             layer: layer.layer,
             experts: layer.experts,

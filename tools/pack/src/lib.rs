@@ -1,6 +1,6 @@
 //! GGUF to pack, and what goes with it: `inspect`, `verify`, token texts and synthetic models.
 //!
-//! The way of a model is `source` (bytes at offsets: a file, or a seed) → [`gguf`] (checked metadata) → [`model`] (recipe
+//! The way of a model is `model_files` (which files), `source` (bytes at offsets: a file, or a seed) → [`gguf`] (checked metadata) → [`model`] (recipe
 //! and matrices) → `layout` (where everything stands) → `encode` (strips and rows) → `output` (a file that appears whole
 //! or not at all). Nothing else in the project reads GGUF; architectures have names here and nowhere else.
 //!
@@ -14,7 +14,9 @@ mod error;
 pub mod gguf;
 mod inspect;
 mod layout;
+mod mapping;
 pub mod model;
+mod model_files;
 mod order;
 mod output;
 mod pack_file;
@@ -26,6 +28,8 @@ mod vocabulary;
 pub use convert::{Options, Progress, Report, convert};
 pub use error::{Error, Result};
 pub use inspect::{Component, Duplicate, Group, Inspection, Records, Sizes, TypeShare, inspect};
+pub use mapping::Mapping;
+pub use model_files::ModelFiles;
 pub use source::{FileRange, Source};
 pub use synth::{Family, Shape, Share, SynthFormat, SynthOptions, SynthReport, synth};
 pub use verify::{Verified, verify};

@@ -90,12 +90,15 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Matrix;
+    use crate::model::{ExpertMatrix, Place};
     use estream_idl::format::Format;
 
     fn layers() -> [SparseLayer; 2] {
-        let matrix = Matrix { tensor: 0, k: 32, n: 32, format: Format::Q4_0 };
-        [4, 7].map(|layer| SparseLayer { layer, experts: 3, gate: matrix, up: matrix, down: matrix })
+        let place = Place::Stacked { tensor: 0, first: 0, stride: 32 };
+        let matrix = ExpertMatrix { k: 32, n: 32, format: Format::Q4_0, place };
+        let [gate, up, down] = [(); 3].map(|()| matrix.clone());
+        let layer = SparseLayer { layer: 4, experts: 3, gate, up, down };
+        [layer.clone(), SparseLayer { layer: 7, ..layer }]
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Something with bytes at offsets.
 pub trait Source: Sync {
@@ -20,12 +20,18 @@ pub trait Source: Sync {
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`] past the end, or what the system says.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+
+    /// The file that the bytes are in, for messages.
+    fn path(&self) -> Option<&Path> {
+        None
+    }
 }
 
 /// A range of a regular file.
 #[derive(Debug)]
 pub struct FileRange {
     file: File,
+    path: PathBuf,
     base: u64,
     bytes: u64,
 }
@@ -48,12 +54,12 @@ impl FileRange {
             return Err(Error::input("not-a-file", "not a regular file").in_file(path));
         }
         let file = File::open(path).map_err(found)?;
-        Ok(Self { file, base: 0, bytes: metadata.len() })
+        Ok(Self { file, path: path.to_owned(), base: 0, bytes: metadata.len() })
     }
 
     /// The bytes `base..base + bytes` of this range, as a source of their own; the caller has checked that they exist.
     pub(crate) fn narrow(self, base: u64, bytes: u64) -> Self {
-        Self { file: self.file, base: self.base + base, bytes }
+        Self { base: self.base + base, bytes, ..self }
     }
 }
 
@@ -65,6 +71,10 @@ impl Source for FileRange {
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         check(offset, out.len(), self.bytes)?;
         self.file.read_exact_at(out, self.base + offset)
+    }
+
+    fn path(&self) -> Option<&Path> {
+        Some(&self.path)
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
+use crate::model_files::ModelFiles;
 use crate::pack_file::{self, PackFile};
 use crate::source::{FileRange, Source};
 use std::path::Path;
@@ -86,19 +87,22 @@ impl Vocabulary {
     }
 }
 
-/// Where the `tokenizer.*` keys of the model at `path` stand, as a source that [`Gguf::read`] takes: the whole file of a
-/// GGUF, or the tokenizer extent of a pack, which is a GGUF without tensors.
+/// Where the `tokenizer.*` keys of the model at `path` stand, as a source that [`Gguf::read`] takes: the tokenizer extent of
+/// a pack, which is a GGUF without tensors, or else the first file of the GGUF that [`ModelFiles`] finds there.
 ///
 /// # Errors
-/// As opening the file, and for a pack as checking its header and tables.
+/// As opening the files, and for a pack as checking its header and tables.
 pub fn tokenizer_source(path: &Path) -> Result<FileRange> {
-    let file = FileRange::open(path)?;
-    let mut first = [0; 8];
-    let known = (first.len() as u64).min(file.bytes()) as usize;
-    match file.read_at(0, &mut first[..known]) {
-        Ok(()) if pack_file::has_magic(&first) => tokenizer_extent(path),
-        _ => Ok(file),
+    if !path.is_dir() {
+        let file = FileRange::open(path)?;
+        let mut first = [0; 8];
+        let known = (first.len() as u64).min(file.bytes()) as usize;
+        if file.read_at(0, &mut first[..known]).is_ok() && pack_file::has_magic(&first) {
+            return tokenizer_extent(path);
+        }
     }
+    let files = ModelFiles::open(path)?;
+    FileRange::open(files.paths().next().unwrap_or(path))
 }
 
 fn tokenizer_extent(path: &Path) -> Result<FileRange> {

@@ -30,6 +30,30 @@ enum Task {
     Test,
     /// Run what a change must pass: formatting, rules, lints, tests, model checks, the Hexagon build.
     Ci,
+    /// Install the Hexagon toolchain and the simulator from Debian's packages; upgrades nothing else.
+    SetupHexagon,
+    /// Build `libestream_skel.so`, check it as a DSP's loader would, print sizes and sums.
+    Skel {
+        /// The Hexagon version, or all of them.
+        #[arg(long, default_value = "all")]
+        arch: hexagon::Archs,
+    },
+    /// Check skels as a DSP's loader would.
+    Elf {
+        /// Add the checksum section that some newer images want.
+        #[arg(long)]
+        crc: bool,
+        /// Skels; those in `target-hexagon` where none is named.
+        files: Vec<PathBuf>,
+    },
+    /// Sign skels with the vendor's signer, where `HEXAGON_SDK_ROOT` has one.
+    Sign {
+        /// Make the test signature of the device with this serial number instead.
+        #[arg(long, value_parser = hexagon::serial)]
+        serial: Option<u32>,
+        /// Skels; those in `target-hexagon` where none is named.
+        files: Vec<PathBuf>,
+    },
     /// Run the whole grids and a full-size model; takes an hour and about 10 GB of disk.
     Full {
         /// Where the full-size model is made.
@@ -47,6 +71,13 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(root),
         Task::Test => ci::test(root),
         Task::Ci => ci::run(root),
+        Task::SetupHexagon => hexagon::setup(root),
+        Task::Skel { arch } => hexagon::skel(root, arch.list()),
+        Task::Elf { crc, files } => hexagon::elf(root, &files, crc),
+        Task::Sign { serial, files } => {
+            let sdk = std::env::var_os("HEXAGON_SDK_ROOT").map(PathBuf::from);
+            hexagon::sign(root, sdk.as_deref(), serial, &files)
+        }
         Task::Full { directory } => full::run(root, directory),
     };
     match done {

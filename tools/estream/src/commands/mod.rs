@@ -1,10 +1,14 @@
 //! The commands, one file each: take arguments, call the library, answer.
 
+mod completions;
 mod demo;
+mod device;
 mod inspect;
+mod man;
 mod pack;
 mod run;
 mod synth;
+mod tokenize;
 mod verify;
 
 use crate::cli::Command;
@@ -18,7 +22,10 @@ pub fn run(command: Command, console: &Console) -> Result<()> {
         Command::Inspect(arguments) => inspect::run(&arguments, console),
         Command::Verify(arguments) => verify::run(&arguments, console),
         Command::Run(arguments) => run::run(&arguments, console),
+        Command::Tokenize(arguments) => tokenize::run(&arguments, console),
         Command::Demo(arguments) => demo::run(&arguments, console),
         Command::Synth(arguments) => synth::run(arguments, console),
+        Command::Man => man::run(console),
+        Command::Completions(arguments) => completions::run(&arguments, console),
     }
 }

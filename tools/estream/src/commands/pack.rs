@@ -4,7 +4,7 @@ use crate::cli::Pack;
 use crate::console::{Console, table};
 use estream::Result;
 use estream::size::human;
-use estream_pack::{Options, convert};
+use estream_pack::{Mapping, Options, convert};
 
 /// Runs the command.
 pub fn run(arguments: &Pack, console: &Console) -> Result<()> {
@@ -28,6 +28,21 @@ pub fn run(arguments: &Pack, console: &Console) -> Result<()> {
             ("architecture", report.architecture.clone()),
             ("experts", experts),
             ("resident", format!("{}{tied}", human(report.dense_bytes))),
+            ("stored", stored(&report.tensors)),
         ])
     })
+}
+
+/// Types with the codecs that hold them, in the order of their first tensors; `--json` tells it tensor by tensor.
+fn stored(tensors: &[Mapping]) -> String {
+    let mut kinds: Vec<(&Mapping, usize)> = Vec::new();
+    for tensor in tensors {
+        match kinds.iter_mut().find(|(first, _)| first.r#type == tensor.r#type) {
+            Some((_, count)) => *count += 1,
+            None => kinds.push((tensor, 1)),
+        }
+    }
+    let texts: Vec<String> =
+        kinds.iter().map(|(first, count)| format!("{count} × {} as {}", first.r#type, first.codec)).collect();
+    texts.join(", ")
 }

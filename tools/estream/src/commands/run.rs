@@ -3,12 +3,15 @@
 //! The prompt is checked before anything large is read; the vocabulary is read after the memory of the session was given
 //! back, so that texts cost no peak memory.
 
-use crate::cli::{DeviceName, Machine, Run};
+use super::tokenize;
+use crate::cli::{Machine, Run};
+use crate::commands::device::device;
 use crate::console::Console;
 use crate::report::{Candidate, RunReport};
 use crate::tokens;
-use estream::{Arena, Device, Engine, Error, Exit, LogitsFile, Model, Options, Pass, Request, Result, Top};
+use estream::{Arena, Engine, LogitsFile, Model, Options, Pass, Request, Result, Top};
 use estream_pack::Vocabulary;
+use estream_text::Tokenizer;
 use std::path::Path;
 use std::time::Instant;
 
@@ -17,17 +20,28 @@ pub fn run(arguments: &Run, console: &Console) -> Result<()> {
     let start = Instant::now();
     let options = options(&arguments.machine)?;
     let model = Model::read(&arguments.pack)?;
-    let ids = match (&arguments.tokens, &arguments.tokens_file) {
-        (Some(text), _) => tokens::parse(text, &model)?,
-        (None, Some(file)) => tokens::read(file, &model)?,
-        (None, None) => return Err(estream::empty()),
-    };
+    let ids = ids(arguments, &model)?;
     // Before anything runs: a path that cannot be written is no reason to compute first.
     let tokens = u32::try_from(ids.len()).map_err(|_| estream::too_many(ids.len(), model.context))?;
     let logits = arguments.logits.as_deref();
     let logits = logits.map(|path| LogitsFile::create(path, tokens, model.vocab)).transpose()?;
     let (report, _) = prompt(&arguments.pack, ids, options.top_k(arguments.top_k), logits, start, console)?;
     console.answer(&report, || report.summary())
+}
+
+/// The prompt's ids. The tokenizer is made only where there is text, and its memory is given back before the session takes
+/// any: the session's tables are sized by the ids, so the two cannot overlap.
+fn ids(arguments: &Run, model: &Model) -> Result<Vec<u32>> {
+    let text = match arguments {
+        Run { tokens: Some(text), .. } => return tokens::parse(text, model),
+        Run { tokens_file: Some(file), .. } => return tokens::read(file, model),
+        Run { prompt: Some(text), .. } => text.clone(),
+        Run { prompt_file: Some(file), .. } => tokenize::read_text(file)?,
+        _ => return Err(estream::empty()),
+    };
+    let ids = Tokenizer::open(&arguments.pack)?.encode(&text)?;
+    model.check(&ids)?;
+    Ok(ids)
 }
 
 /// Runs `ids` through the pack; `logits` takes the rows of all positions.
@@ -77,14 +91,6 @@ fn candidates(pack: &Path, top: &[Top]) -> Result<Vec<Candidate>> {
 
 /// The engine's options from the command line's.
 pub fn options(machine: &Machine) -> Result<Options> {
-    let device = match machine.device {
-        DeviceName::Native => Device::Native,
-        DeviceName::Sim | DeviceName::Cdsp => {
-            let name = if machine.device == DeviceName::Sim { "sim" } else { "cdsp" };
-            let message = format!("this build has no device {name:?}: it runs on \"native\"");
-            return Err(Error::new("no-device", Exit::Device, message));
-        }
-    };
     let arena = match (machine.arena, machine.group, machine.banks) {
         (Some(bytes), ..) => Arena::Bytes(bytes),
         (None, Some(group), banks) => Arena::Group(group, banks),
@@ -92,7 +98,7 @@ pub fn options(machine: &Machine) -> Result<Options> {
         (None, None, None) => Arena::Default,
     };
     let mut options = Options::new()
-        .device(device)
+        .device(device(machine)?)
         .arena(arena)
         .depth(machine.depth)
         .kernels(machine.kernels.into())

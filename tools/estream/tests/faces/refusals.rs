@@ -127,7 +127,7 @@ fn help_names_the_exit_codes_and_needs_no_model() {
 
 #[test]
 fn devices_that_this_build_lacks_are_not_available() {
-    for device in ["sim", "cdsp"] {
+    for device in ["cdsp"] {
         let (code, message) =
             estream(&["run", "p", "--tokens", "1", "--device", device, "--json"]).json_error(4);
         assert_eq!(code, "no-device");

@@ -1,27 +1,28 @@
 //! A strip: 32 rows of a ggml matrix become 32 columns of the pack's planes.
 
-use super::blocks::Blocks;
+use super::blocks::{Block, Encoding};
+use crate::gguf::types::GgmlType;
 use estream_idl::address::TILE;
-use estream_idl::format::{Codec, Format, SUPER_BLOCK};
+use estream_idl::format::{Codec, Format, Min, Scale, StripLayout};
 use estream_idl::tile::{BIT_BYTES, BYTE_BYTES, NIBBLE_BYTES, bit, element};
 
-/// The blocks that a format's codes come from; `None` for plain elements.
-pub(super) fn blocks(format: &Format) -> Option<Blocks> {
-    match (format.codec, format.extra_bits) {
-        (Codec::N4, _) => Some(Blocks::Nibbles),
-        (Codec::B8, 0) => Some(Blocks::Bytes),
-        (Codec::B8, _) => Some(Blocks::SixBits),
-        (Codec::F16, _) => None,
-    }
-}
-
 /// Encodes up to 32 rows of `k` elements; missing rows become columns of zero weights.
-pub(crate) fn encode_strip(format: &Format, k: usize, row_bytes: usize, rows: &[u8], out: &mut [u8]) {
+pub(super) fn encode_strip(encoding: &Encoding, ggml: &GgmlType, k: usize, rows: &[u8], out: &mut [u8]) {
     out.fill(0);
-    match blocks(format) {
-        Some(blocks) => {
+    let format = &encoding.format;
+    let row_bytes = ggml.row_bytes(k as u64) as usize;
+    match encoding.unpack {
+        Some(unpack) => {
             fill_missing_codes(format, k, out);
-            encode_codes(format, blocks, k, row_bytes, rows, out);
+            let layout = format.strip(k);
+            let (weights, bytes) = (ggml.block as usize, ggml.bytes as usize);
+            let mut block = Block::EMPTY;
+            for index in 0..k / weights {
+                for (column, row) in rows.chunks_exact(row_bytes).enumerate() {
+                    unpack(&row[index * bytes..][..bytes], &mut block);
+                    put_block(format, &layout, &block, index, weights, column, out);
+                }
+            }
         }
         None => encode_elements(format, row_bytes, rows, out),
     }
@@ -47,36 +48,57 @@ fn fill_missing_codes(format: &Format, k: usize, out: &mut [u8]) {
     }
 }
 
-fn encode_codes(format: &Format, blocks: Blocks, k: usize, row_bytes: usize, rows: &[u8], out: &mut [u8]) {
-    let layout = format.strip(k);
-    let subs = TILE / format.sub_block;
-    for tile in 0..layout.tiles {
-        for (column, row) in rows.chunks_exact(row_bytes).enumerate() {
-            let codes = blocks.codes(row, tile);
-            if blocks == Blocks::Bytes {
-                put_bytes(&codes, column, &mut out[tile * BYTE_BYTES..][..BYTE_BYTES]);
-            } else {
-                put_nibbles(&codes, column, &mut out[tile * NIBBLE_BYTES..][..NIBBLE_BYTES]);
-            }
-            for plane in 0..format.extra_bits {
-                let at = layout.extra + (tile * format.extra_bits + plane) * BIT_BYTES;
-                put_bits(&codes, 4 + plane, column, &mut out[at..][..BIT_BYTES]);
-            }
-            for sub in 0..subs {
-                let scale = blocks.scale(row, tile, sub);
-                let at = layout.scales + ((tile * subs + sub) * TILE + column) * scale.len();
-                out[at..at + scale.len()].copy_from_slice(scale);
-            }
+/// Block number `index` of a column, `weights` weights, to its places in the planes.
+fn put_block(
+    format: &Format,
+    layout: &StripLayout,
+    block: &Block,
+    index: usize,
+    weights: usize,
+    column: usize,
+    out: &mut [u8],
+) {
+    let first_tile = index * weights / TILE;
+    let (tiles, _) = block.codes[..weights].as_chunks::<TILE>();
+    for (tile, codes) in (first_tile..).zip(tiles) {
+        if format.codec == Codec::B8 && format.extra_bits == 0 {
+            put_bytes(codes, column, &mut out[tile * BYTE_BYTES..][..BYTE_BYTES]);
+        } else {
+            put_nibbles(codes, column, &mut out[tile * NIBBLE_BYTES..][..NIBBLE_BYTES]);
+        }
+        for plane in 0..format.extra_bits {
+            let at = layout.extra + (tile * format.extra_bits + plane) * BIT_BYTES;
+            put_bits(codes, 4 + plane, column, &mut out[at..][..BIT_BYTES]);
         }
     }
-    for index in 0..k / SUPER_BLOCK {
-        for (column, row) in rows.chunks_exact(row_bytes).enumerate() {
-            if let Some(scale) = blocks.super_scale(row, index) {
-                let at = layout.super_ + (index * TILE + column) * 2;
-                out[at..at + 2].copy_from_slice(scale);
+    let subs = weights / format.sub_block;
+    for sub in 0..subs {
+        let place = (index * subs + sub) * TILE + column;
+        match format.scale {
+            Scale::None => {}
+            Scale::F16 => put_half(block.scales[sub], &mut out[layout.scales..], place),
+            Scale::E8M0 | Scale::SuperU8 | Scale::SuperI8 => {
+                out[layout.scales + place] = block.scales[sub] as u8;
             }
         }
+        match format.min {
+            Min::None => {}
+            Min::F16 => put_half(block.mins[sub], &mut out[layout.mins..], place),
+            Min::SuperU8 => out[layout.mins + place] = block.mins[sub] as u8,
+        }
     }
+    let halves = if format.min == Min::SuperU8 { 2 } else { 1 };
+    if matches!(format.scale, Scale::SuperU8 | Scale::SuperI8) {
+        let plane = &mut out[layout.super_..];
+        put_half(block.d, plane, index * halves * TILE + column);
+        if halves == 2 {
+            put_half(block.dmin, plane, (index * 2 + 1) * TILE + column);
+        }
+    }
+}
+
+fn put_half(bits: u16, plane: &mut [u8], place: usize) {
+    plane[2 * place..2 * place + 2].copy_from_slice(&bits.to_le_bytes());
 }
 
 /// A column's 32-bit lane holds eight k's of a vector: bytes (0, 2, 1, 3) low and (4, 6, 5, 7) high. Four codes are
@@ -89,7 +111,7 @@ fn lane(codes: &[u8]) -> u32 {
     u32::from_le_bytes([codes[0], codes[1], codes[2], codes[3]])
 }
 
-fn put_nibbles(codes: &[u8; 32], column: usize, plane: &mut [u8]) {
+fn put_nibbles(codes: &[u8; TILE], column: usize, plane: &mut [u8]) {
     for (vector, eight) in codes.chunks_exact(8).enumerate() {
         let packed = lane(&eight[..4]) & 0x0f0f_0f0f | (lane(&eight[4..]) & 0x0f0f_0f0f) << 4;
         let at = vector * 128 + 4 * column;
@@ -97,21 +119,32 @@ fn put_nibbles(codes: &[u8; 32], column: usize, plane: &mut [u8]) {
     }
 }
 
-fn put_bytes(codes: &[u8; 32], column: usize, plane: &mut [u8]) {
+fn put_bytes(codes: &[u8; TILE], column: usize, plane: &mut [u8]) {
     for (vector, four) in codes.chunks_exact(4).enumerate() {
         let at = vector * 128 + 4 * column;
         plane[at..at + 4].copy_from_slice(&exchange_middle(lane(four)).to_le_bytes());
     }
 }
 
-fn put_bits(codes: &[u8; 32], number: usize, column: usize, plane: &mut [u8]) {
-    let mut word = [0u8; 4];
-    for (k, &code) in codes.iter().enumerate() {
+/// Where the bit of each k stands in its column's lane.
+const LANE_BITS: [u32; TILE] = {
+    let mut bits = [0; TILE];
+    let mut k = 0;
+    while k < TILE {
         // The first column's place is the lane's own; other columns only shift it by four bytes.
         let (byte, shift) = bit(k, 0);
-        word[byte] |= (code >> number & 1) << shift;
+        bits[k] = 8 * byte as u32 + shift;
+        k += 1;
     }
-    plane[4 * column..4 * column + 4].copy_from_slice(&word);
+    bits
+};
+
+fn put_bits(codes: &[u8; TILE], number: usize, column: usize, plane: &mut [u8]) {
+    let lane = codes
+        .iter()
+        .zip(LANE_BITS)
+        .fold(0u32, |lane, (&code, place)| lane | u32::from(code >> number & 1) << place);
+    plane[4 * column..4 * column + 4].copy_from_slice(&lane.to_le_bytes());
 }
 
 fn encode_elements(format: &Format, row_bytes: usize, rows: &[u8], out: &mut [u8]) {

@@ -5,6 +5,7 @@
 //! believed. Nothing of the tensor data is read.
 
 mod cursor;
+mod merge;
 mod tensors;
 pub mod types;
 pub(crate) mod value;
@@ -26,9 +27,10 @@ const KEY_LIMIT: usize = 4096;
 const DEFAULT_ALIGNMENT: u64 = 32;
 const MAX_ALIGNMENT: u64 = 1 << 20;
 
-/// The metadata of a GGUF file.
+/// The metadata of a GGUF file, or of a model that is split into several.
 pub struct Gguf<'a> {
-    source: &'a dyn Source,
+    /// The files; keys are the first's.
+    sources: Vec<&'a dyn Source>,
     /// The format version.
     pub version: u32,
     /// Keys and values, in file order.
@@ -54,7 +56,7 @@ impl<'a> Gguf<'a> {
         check_count("keys", entry_count, 13, MAX_ENTRIES, &cursor).map_err(|e| e.at(counts_at + 8))?;
 
         let mut gguf = Self {
-            source,
+            sources: vec![source],
             version,
             entries: Vec::new(),
             tensors: Vec::new(),
@@ -127,7 +129,7 @@ impl<'a> Gguf<'a> {
     /// When the file cannot be read.
     pub fn string(&self, key: &str) -> Result<Option<String>> {
         match self.entry(key).map(|entry| entry.value) {
-            Some(Value::String { at }) => value::read_string(self.source, at).map(Some),
+            Some(Value::String { at }) => value::read_string(self.source(), at).map(Some),
             _ => Ok(None),
         }
     }
@@ -138,7 +140,7 @@ impl<'a> Gguf<'a> {
     /// When the file cannot be read.
     pub fn integers(&self, key: &str, limit: u64) -> Result<Option<Vec<i64>>> {
         match self.entry(key) {
-            Some(entry) => value::read_integers(self.source, entry.value, limit),
+            Some(entry) => value::read_integers(self.source(), entry.value, limit),
             None => Ok(None),
         }
     }
@@ -149,7 +151,7 @@ impl<'a> Gguf<'a> {
     /// When the file cannot be read.
     pub fn floats(&self, key: &str, limit: u64) -> Result<Option<Vec<f32>>> {
         match self.entry(key) {
-            Some(entry) => value::read_floats(self.source, entry.value, limit),
+            Some(entry) => value::read_floats(self.source(), entry.value, limit),
             None => Ok(None),
         }
     }
@@ -170,16 +172,31 @@ impl<'a> Gguf<'a> {
     pub fn visit_strings(&self, key: &str, visit: impl FnMut(Vec<u8>) -> Result<()>) -> Result<()> {
         match self.entry(key).map(|entry| entry.value) {
             Some(Value::Array { kind: value::kind::STRING, count, at }) => {
-                value::visit_strings(self.source, at, count, visit)
+                value::visit_strings(self.source(), at, count, visit)
             }
             _ => Ok(()),
         }
     }
 
-    /// The bytes behind the metadata.
+    /// The bytes behind the keys.
     #[must_use]
     pub fn source(&self) -> &'a dyn Source {
-        self.source
+        self.sources[0]
+    }
+
+    /// The file that holds `tensor`.
+    pub(crate) fn source_of(&self, tensor: &Tensor) -> &'a dyn Source {
+        self.sources[tensor.shard]
+    }
+
+    /// Fills `out` with the data of `tensor` from its byte `at` on.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or has become shorter than it was.
+    pub fn read_data(&self, tensor: &Tensor, at: u64, out: &mut [u8]) -> Result<()> {
+        let (source, offset) = (self.source_of(tensor), tensor.data + at);
+        let read = source.read_at(offset, out);
+        read.map_err(|error| Error::read(&error, offset).of(&tensor.name).in_source(source))
     }
 }
 

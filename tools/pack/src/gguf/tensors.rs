@@ -17,7 +17,9 @@ pub struct Tensor {
     pub dims: [u64; 4],
     /// Its type.
     pub ggml: &'static GgmlType,
-    /// Byte offset of its data in the file.
+    /// Which file of a split model holds it, from 0.
+    pub shard: usize,
+    /// Byte offset of its data in that file.
     pub data: u64,
     /// Bytes of its data.
     pub bytes: u64,
@@ -35,7 +37,7 @@ impl Tensor {
     /// Bytes of one row, the contiguous extent.
     #[must_use]
     pub fn row_bytes(&self) -> u64 {
-        self.dims[0] / self.ggml.block * self.ggml.bytes
+        self.ggml.row_bytes(self.dims[0])
     }
 
     /// The extents without trailing ones, as people write shapes.
@@ -86,7 +88,7 @@ impl Tensor {
             let message = format!("its data offset {offset} is not a multiple of the alignment {alignment}");
             return Err(refused("bad-offset", message));
         }
-        Ok(Self { dims, ggml, data: offset, bytes, record, name })
+        Ok(Self { dims, ggml, shard: 0, data: offset, bytes, record, name })
     }
 }
 

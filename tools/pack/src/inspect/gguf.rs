@@ -5,17 +5,17 @@ use crate::error::Result;
 use crate::gguf::Gguf;
 use crate::layout;
 use crate::model::{Matrix, Model};
-use crate::source::Source;
+use crate::model_files::ModelFiles;
 
-pub(super) fn inspect(source: &dyn Source) -> Result<Inspection> {
-    let gguf = Gguf::read(source)?;
+pub(super) fn inspect(files: &ModelFiles) -> Result<Inspection> {
+    let gguf = files.gguf()?;
     let mut tally = Tally::default();
     for tensor in &gguf.tensors {
         tally.add(component(&tensor.name), tensor.ggml.name.to_owned(), 1, tensor.bytes);
     }
     let mut inspection = Inspection {
         kind: "gguf",
-        file_bytes: source.bytes(),
+        file_bytes: files.bytes(),
         architecture: gguf.string("general.architecture")?,
         name: gguf.string("general.name")?,
         components: tally.components(),
@@ -30,16 +30,18 @@ pub(super) fn inspect(source: &dyn Source) -> Result<Inspection> {
 
 fn describe(inspection: &mut Inspection, gguf: &Gguf<'_>, model: &Model) -> Result<()> {
     inspection.model = Sizes::of(&model.recipe);
-    let name = |matrix: &Matrix| gguf.tensors[matrix.tensor].ggml.name.to_owned();
+    let name = |matrix: Matrix| gguf.tensors[matrix.tensor].ggml.name.to_owned();
     for layer in &model.sparse {
-        let (_, record_bytes) = layout::record(&layer.gate, &layer.up, &layer.down)?;
+        let record = layer.record(0);
+        let (_, record_bytes) = layout::record(&record)?;
+        let [gate, up, down] = record.map(name);
         inspection.sparse_layers.push(Records {
             layer: layer.layer,
             experts: layer.experts,
             record_bytes,
-            gate: name(&layer.gate),
-            up: name(&layer.up),
-            down: name(&layer.down),
+            gate,
+            up,
+            down,
             order: None,
         });
     }
@@ -59,7 +61,7 @@ fn component(name: &str) -> &'static str {
         "token_embd.weight" => "embedding",
         "output.weight" => "head",
         _ if part.contains("norm") => "norms",
-        _ if part.contains("_exps.") => "experts",
+        _ if part.contains("_exps.") || is_one_expert(part) => "experts",
         _ if part.contains("_shexp.") => "shared experts",
         _ if part.starts_with("ffn_gate_inp") || part.starts_with("exp_probs") => "router",
         _ if part.starts_with("ffn_") => "dense feed-forward",
@@ -67,4 +69,10 @@ fn component(name: &str) -> &'static str {
         _ if part.starts_with("shortconv.") => "short convolution",
         _ => "other",
     }
+}
+
+/// `ffn_gate.7.weight`: a tensor of one expert.
+fn is_one_expert(part: &str) -> bool {
+    let number = part.strip_prefix("ffn_").and_then(|rest| rest.split('.').nth(1));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }

@@ -9,6 +9,7 @@ mod show;
 
 use crate::error::Result;
 use crate::model::Model;
+use crate::model_files::ModelFiles;
 use crate::pack_file;
 use crate::source::{FileRange, Source};
 use estream_idl::recipe::{FeedForward, Recipe};
@@ -21,7 +22,7 @@ use std::path::Path;
 pub struct Inspection {
     /// `gguf` or `pack`.
     pub kind: &'static str,
-    /// Bytes of the file.
+    /// Bytes of the file, or of all files of a split model.
     pub file_bytes: u64,
     /// The value of `general.architecture`.
     pub architecture: Option<String>,
@@ -123,17 +124,21 @@ pub struct Duplicate {
     pub bytes: u64,
 }
 
-/// Describes the GGUF or pack at `path`.
+/// Describes the GGUF (or any file of a split one, or its folder) or pack at `path`.
 ///
 /// # Errors
 /// For a file that is neither, or is damaged.
 pub fn inspect(path: &Path) -> Result<Inspection> {
-    let source = FileRange::open(path)?;
-    let mut first = [0; 8];
-    let known = (first.len() as u64).min(source.bytes()) as usize;
-    let inspection = match source.read_at(0, &mut first[..known]) {
-        Ok(()) if pack_file::has_magic(&first) => pack::inspect(path),
-        _ => gguf::inspect(&source),
+    let is_pack = !path.is_dir() && {
+        let source = FileRange::open(path)?;
+        let mut first = [0; 8];
+        let known = (first.len() as u64).min(source.bytes()) as usize;
+        source.read_at(0, &mut first[..known]).is_ok() && pack_file::has_magic(&first)
+    };
+    let inspection = if is_pack {
+        pack::inspect(path)
+    } else {
+        ModelFiles::open(path).and_then(|files| gguf::inspect(&files))
     };
     inspection.map_err(|error| error.in_file(path))
 }

@@ -4,8 +4,9 @@ use super::{Inspection, Records, Sizes, Tally, groups, tied_head};
 use crate::convert::TIED_HEAD;
 use crate::error::Result;
 use crate::gguf::{Gguf, Value};
+use crate::mapping::format_name;
 use crate::pack_file::{PackFile, stored_order};
-use estream_idl::format::{Codec, Element, Format, FormatBytes};
+use estream_idl::format::FormatBytes;
 use estream_idl::pack::{MatrixEntry, Role};
 use std::path::Path;
 
@@ -76,19 +77,7 @@ fn component(matrix: &MatrixEntry) -> &'static str {
     }
 }
 
-/// The ggml type that a descriptor stores, or the codec where it is none of the known ones.
+/// The ggml type that a descriptor stores.
 fn type_name(bytes: &FormatBytes) -> String {
-    let Some(format) = bytes.check() else { return "?".to_owned() };
-    let known = [(Format::Q4_0, "Q4_0"), (Format::Q8_0, "Q8_0"), (Format::Q6_K, "Q6_K")];
-    if let Some((_, name)) = known.iter().find(|(known, _)| *known == format) {
-        return (*name).to_owned();
-    }
-    match (format.codec, format.element) {
-        (Codec::F16, Element::F32) => "F32",
-        (Codec::F16, Element::BF16) => "BF16",
-        (Codec::F16, _) => "F16",
-        (Codec::N4, _) => "N4",
-        (Codec::B8, _) => "B8",
-    }
-    .to_owned()
+    bytes.check().map_or("?", |format| format_name(&format)).to_owned()
 }

@@ -9,13 +9,6 @@ pub(super) fn identify(gguf: &Gguf<'_>) -> Result<&'static Architecture> {
     if let Some(what) = other_kind(gguf)? {
         return Err(Error::input("not-moe", format!("not a MoE model: {what}")));
     }
-    if let Some(parts) =
-        gguf.entry("split.count").and_then(|entry| entry.value.unsigned()).filter(|&parts| parts > 1)
-    {
-        let part = gguf.entry("split.no").and_then(|entry| entry.value.unsigned()).unwrap_or(0) + 1;
-        let message = format!("part {part} of a model split into {parts} files: merge them into one first");
-        return Err(Error::input("split-file", message));
-    }
     let Some(name) = gguf.string("general.architecture")? else {
         return Err(Error::input("missing-key", "the key general.architecture is missing"));
     };
@@ -50,11 +43,7 @@ fn other_kind(gguf: &Gguf<'_>) -> Result<Option<&'static str>> {
     } else if general == "vocab"
         || (gguf.tensors.is_empty() && gguf.array_len("tokenizer.ggml.tokens").is_some())
     {
-        // The first part of a split model may hold a vocabulary and no tensors, too.
-        match gguf.entry("split.count") {
-            Some(_) => None,
-            None => Some("this file holds only a vocabulary"),
-        }
+        Some("this file holds only a vocabulary")
     } else {
         None
     })

@@ -4,6 +4,7 @@
 //! computation, is a refusal and not a wrong number later.
 
 mod architecture;
+mod experts;
 mod identity;
 mod keys;
 mod tensors;
@@ -14,6 +15,8 @@ use architecture::{Architecture, NEUTRAL};
 use estream_idl::format::Format;
 use estream_idl::pack::{NO_LAYER, Role};
 use estream_idl::recipe::{Attention, Experts, FeedForward, Layer, MAX_LAYERS, Mixer, QkNorm, Recipe, Rope};
+use experts::Projection;
+pub use experts::{ExpertMatrix, Place};
 use keys::Keys;
 use tensors::Tensors;
 
@@ -22,6 +25,8 @@ use tensors::Tensors;
 pub struct Matrix {
     /// Number of the tensor.
     pub tensor: usize,
+    /// Row of the tensor with which it begins.
+    pub first_row: u64,
     /// Inputs.
     pub k: u32,
     /// Outputs; 0 for a vector.
@@ -41,19 +46,27 @@ pub struct Dense {
     pub matrix: Matrix,
 }
 
-/// The experts of one layer; their tensors hold all of them, one after the other.
-#[derive(Clone, Copy, Debug)]
+/// The experts of one layer.
+#[derive(Clone, Debug)]
 pub struct SparseLayer {
     /// The layer.
     pub layer: u32,
     /// Experts.
     pub experts: u32,
     /// Width → expert width.
-    pub gate: Matrix,
+    pub gate: ExpertMatrix,
     /// Width → expert width.
-    pub up: Matrix,
+    pub up: ExpertMatrix,
     /// Expert width → width.
-    pub down: Matrix,
+    pub down: ExpertMatrix,
+}
+
+impl SparseLayer {
+    /// Gate, up and down of `expert`, in the order of the record.
+    #[must_use]
+    pub fn record(&self, expert: u32) -> [Matrix; 3] {
+        [&self.gate, &self.up, &self.down].map(|matrix| matrix.of(expert))
+    }
 }
 
 /// A model that can be packed.
@@ -201,13 +214,13 @@ impl Builder<'_> {
         }
         add(Role::Output, tensors.matrix(&name("attn_output"), outputs(heads, value_width)?, width)?);
         add(Role::FeedNorm, tensors.vector(&name("ffn_norm"), width)?);
-        add(Role::Router, tensors.router(&name("ffn_gate_inp"), width, experts)?);
+        add(Role::Router, tensors.matrix(&name("ffn_gate_inp"), width, experts)?);
         sparse.push(SparseLayer {
             layer: layer as u32,
             experts,
-            gate: tensors.experts(&name("ffn_gate_exps"), width, expert_width, experts)?,
-            up: tensors.experts(&name("ffn_up_exps"), width, expert_width, experts)?,
-            down: tensors.experts(&name("ffn_down_exps"), expert_width, width, experts)?,
+            gate: tensors.experts(layer, Projection::Gate, width, expert_width, experts)?,
+            up: tensors.experts(layer, Projection::Up, width, expert_width, experts)?,
+            down: tensors.experts(layer, Projection::Down, expert_width, width, experts)?,
         });
         let attention = Attention {
             heads,

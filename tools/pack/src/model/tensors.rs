@@ -3,8 +3,9 @@
 use super::Matrix;
 use crate::encode;
 use crate::error::{Error, Result};
-use crate::gguf::{Gguf, types};
-use estream_idl::format::Format;
+use crate::gguf::Gguf;
+use crate::gguf::types::GgmlType;
+use estream_idl::format::{Codec, Format};
 
 /// How many names an error lists where the list only illustrates.
 const LISTED: usize = 8;
@@ -21,40 +22,57 @@ impl<'a> Tensors<'a> {
         Self { gguf, used: vec![false; gguf.tensors.len()], refused: Vec::new() }
     }
 
-    fn find(&self, name: &str) -> Result<usize> {
-        self.gguf.find(name).ok_or_else(|| {
-            if let Some(layer) = name.strip_suffix("_exps.weight") {
-                let old = format!("{layer}.0.weight");
-                if self.gguf.find(&old).is_some() {
-                    let message = "one tensor an expert, the layout of early 2024: convert the model again";
-                    return Error::input("old-layout", message).of(&old);
-                }
-            }
-            Error::input("missing-tensor", "the model lacks this tensor").of(name)
-        })
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.gguf.find(name).is_some()
     }
 
-    fn take(
+    fn find(&self, name: &str) -> Result<usize> {
+        self.gguf
+            .find(name)
+            .ok_or_else(|| Error::input("missing-tensor", "the model lacks this tensor").of(name))
+    }
+
+    /// Where a tensor's record or data is wrong.
+    fn refused(&self, index: usize, code: &'static str, message: String) -> Error {
+        let tensor = &self.gguf.tensors[index];
+        let error = Error::input(code, message).of(&tensor.name).at(tensor.data);
+        error.in_source(self.gguf.source_of(tensor))
+    }
+
+    /// Ticks the tensor off, whose shape must be `wanted`, and says how it is stored.
+    pub(super) fn take(
         &mut self,
         name: &str,
         wanted: [u64; 4],
-        format: impl Fn(u32) -> Option<Format>,
+        format: impl Fn(&GgmlType) -> Option<Format>,
     ) -> Result<(usize, Format)> {
         let index = self.find(name)?;
         let tensor = &self.gguf.tensors[index];
         if tensor.dims != wanted {
             let message =
                 format!("its shape is {}, the keys say {}", tensor.shape(), crate::gguf::shape(&wanted));
-            return Err(Error::input("bad-shape", message).of(name).at(tensor.data));
+            return Err(self.refused(index, "bad-shape", message));
         }
-        self.used[index] = true;
-        Ok((
-            index,
-            format(tensor.ggml.id).unwrap_or_else(|| {
-                self.refused.push(index);
-                Format::F32
-            }),
-        ))
+        let first = !std::mem::replace(&mut self.used[index], true);
+        let format = format(tensor.ggml);
+        if format.is_none() && first {
+            self.refused.push(index);
+        }
+        Ok((index, format.unwrap_or(Format::F32)))
+    }
+
+    /// Takes the tensor, which must be stored as `like` is.
+    pub(super) fn take_alike(&mut self, name: &str, wanted: [u64; 4], like: usize) -> Result<usize> {
+        let (index, _) = self.take(name, wanted, matrix_format)?;
+        let (this, first) = (&self.gguf.tensors[index], &self.gguf.tensors[like]);
+        if this.ggml == first.ggml {
+            return Ok(index);
+        }
+        let message = format!(
+            "its type is {}, that of {} is {}: the experts of a layer are stored alike",
+            this.ggml.name, first.name, first.ggml.name
+        );
+        Err(self.refused(index, "mixed-experts", message))
     }
 
     /// Rows of a two-dimensional tensor.
@@ -68,24 +86,18 @@ impl<'a> Tensors<'a> {
     }
 
     pub(super) fn matrix(&mut self, name: &str, k: u32, n: u32) -> Result<Matrix> {
-        let (tensor, format) = self.take(name, [k.into(), n.into(), 1, 1], encode::format_of)?;
-        Ok(Matrix { tensor, k, n, format })
+        let (tensor, format) = self.take(name, [k.into(), n.into(), 1, 1], matrix_format)?;
+        Ok(Matrix { tensor, first_row: 0, k, n, format })
     }
 
-    pub(super) fn experts(&mut self, name: &str, k: u32, n: u32, experts: u32) -> Result<Matrix> {
-        let (tensor, format) = self.take(name, [k.into(), n.into(), experts.into(), 1], encode::format_of)?;
-        Ok(Matrix { tensor, k, n, format })
-    }
-
-    /// A router: routing is decided in f32, so its weights must be.
-    pub(super) fn router(&mut self, name: &str, k: u32, n: u32) -> Result<Matrix> {
-        let (tensor, format) = self.take(name, [k.into(), n.into(), 1, 1], single)?;
-        Ok(Matrix { tensor, k, n, format })
-    }
-
+    /// A vector of plain elements, which the pack stores in f32.
     pub(super) fn vector(&mut self, name: &str, k: u32) -> Result<Matrix> {
-        let (tensor, format) = self.take(name, [k.into(), 1, 1, 1], single)?;
-        Ok(Matrix { tensor, k, n: 0, format })
+        let plain = |ggml: &GgmlType| {
+            let format = matrix_format(ggml).filter(|format| format.codec == Codec::F16);
+            format.and(Some(Format::F32))
+        };
+        let (tensor, format) = self.take(name, [k.into(), 1, 1, 1], plain)?;
+        Ok(Matrix { tensor, first_row: 0, k, n: 0, format })
     }
 
     /// Refuses a file with types that have no codec (naming every tensor) or with tensors that nothing used.
@@ -95,10 +107,11 @@ impl<'a> Tensors<'a> {
             let all: Vec<String> = (self.refused.iter())
                 .map(|&index| format!("{} ({})", name(index), self.gguf.tensors[index].ggml.name))
                 .collect();
+            let types: Vec<&str> = encode::type_names().collect();
             let message = format!(
-                "{} tensors have types that cannot be packed (matrices: F32, F16, BF16, Q4_0, Q8_0, Q6_K; norms and \
-                 routers: F32): {}",
+                "{} tensors have types that cannot be packed (possible are {}; for norms F32, F16 and BF16): {}",
                 all.len(),
+                types.join(", "),
                 all.join(", ")
             );
             return Err(Error::input("unsupported-type", message).of(name(first)));
@@ -119,6 +132,7 @@ impl<'a> Tensors<'a> {
     }
 }
 
-fn single(ggml: u32) -> Option<Format> {
-    (ggml == types::F32).then_some(Format::F32)
+/// The pack's storage of a matrix of this type.
+pub(super) fn matrix_format(ggml: &GgmlType) -> Option<Format> {
+    encode::encoding(ggml).map(|encoding| encoding.format)
 }

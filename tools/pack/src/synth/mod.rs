@@ -93,7 +93,8 @@ pub fn synth(options: &SynthOptions<'_>) -> Result<SynthReport> {
     let file_bytes = match options.format {
         SynthFormat::Gguf => write(&file, &options.output, options.progress)?,
         SynthFormat::Pack => {
-            pack(&file, &options.output, &Options { order: None, progress: options.progress })?.file_bytes
+            pack(&Gguf::read(&file)?, &options.output, &Options { order: None, progress: options.progress })?
+                .file_bytes
         }
     };
     Ok(SynthReport { architecture: shape.architecture(), layers: shape.layers, file_bytes, share })

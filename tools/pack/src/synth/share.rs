@@ -30,9 +30,8 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 pub(super) fn measure(gguf: &Gguf<'_>, layer: u32, chosen: usize) -> Result<Option<Share>> {
     let tensor = |name: &str| gguf.find(name).map(|index| &gguf.tensors[index]);
     let read = |tensor: &Tensor, row: u64, rows: u64| {
-        let at = tensor.data + row * tensor.row_bytes();
         let mut bytes = vec![0; (rows * tensor.row_bytes()) as usize];
-        gguf.source().read_at(at, &mut bytes).map_err(|error| Error::read(&error, at))?;
+        gguf.read_data(tensor, row * tensor.row_bytes(), &mut bytes)?;
         Ok::<_, Error>(bytes)
     };
     let names = ["ffn_norm", "ffn_gate_inp"].map(|part| format!("blk.{layer}.{part}.weight"));
@@ -41,7 +40,7 @@ pub(super) fn measure(gguf: &Gguf<'_>, layer: u32, chosen: usize) -> Result<Opti
     else {
         return Ok(None);
     };
-    let Some(format) = encode::format_of(embedding.ggml.id) else { return Ok(None) };
+    let Some(encoding) = encode::encoding(embedding.ggml) else { return Ok(None) };
     let (width, experts) = (router.dims[0] as usize, router.dims[1] as usize);
     let norm = floats(&read(norm, 0, 1)?);
     let router = floats(&read(router, 0, experts as u64)?);
@@ -49,7 +48,7 @@ pub(super) fn measure(gguf: &Gguf<'_>, layer: u32, chosen: usize) -> Result<Opti
     let samples = SAMPLES.min(vocab);
     let mut counts = vec![0u64; experts];
     for sample in 0..samples {
-        let x = encode::decode_row(&format, width, &read(embedding, sample * vocab / samples, 1)?);
+        let x = encode::decode_row(encoding, embedding.ggml, &read(embedding, sample * vocab / samples, 1)?);
         let rms = (x.iter().map(|x| x * x).sum::<f32>() / width as f32).sqrt();
         let x: Vec<f32> = x.iter().zip(&norm).map(|(x, weight)| x / rms * weight).collect();
         let logit = |row: &[f32]| row.iter().zip(&x).map(|(a, b)| a * b).sum::<f32>();

@@ -136,8 +136,8 @@ fn types_are_named_or_at_least_numbered() {
         assert_eq!((error.code, error.tensor.as_deref()), (code, Some("odd")), "{error}");
         assert!(error.message.contains(words), "{error}");
     }
-    // Known to ggml, without a codec here: every tensor that has one is named. MXFP4 blocks are smaller than Q4_0's,
-    // so the data stays where it is.
+    // Known to ggml, without a codec here: every tensor that has one is named. Rows of 64 have as many bytes as Q4_0's, so
+    // the data stays where it is.
     let record = |name: &str, kind: u32| {
         let dims = [64u64, 96, 4].iter().flat_map(|dim| dim.to_le_bytes()).collect::<Vec<u8>>();
         [string(name.as_bytes()), 3u32.to_le_bytes().to_vec(), dims, kind.to_le_bytes().to_vec()].concat()
@@ -145,12 +145,12 @@ fn types_are_named_or_at_least_numbered() {
     let mut bytes = good();
     for layer in 0..2 {
         let name = format!("blk.{layer}.ffn_up_exps.weight");
-        bytes = replaced(&bytes, &record(&name, 2), &record(&name, 39));
+        bytes = replaced(&bytes, &record(&name, 2), &record(&name, 40));
     }
     let error = refused(&bytes);
     assert_eq!(error.code, "unsupported-type");
     for layer in 0..2 {
-        assert!(error.message.contains(&format!("blk.{layer}.ffn_up_exps.weight (MXFP4)")), "{error}");
+        assert!(error.message.contains(&format!("blk.{layer}.ffn_up_exps.weight (NVFP4)")), "{error}");
     }
     // 40 has blocks of 64: the rows of 96 do not hold whole ones, which its shape tells first.
     let wide = Raw::new().tensor("wide", &[96], 40, 0);
@@ -282,7 +282,9 @@ fn other_models_and_layouts_are_refused_by_name() {
     );
     let split =
         moe("olmoe").entry("split.count", 2, &3u16.to_le_bytes()).entry("split.no", 2, &0u16.to_le_bytes());
-    assert_eq!(refused(&split.bytes(32)).code, "split-file");
+    let error = refused(&split.bytes(32));
+    assert_eq!(error.code, "wrong-shard");
+    assert!(error.message.contains("shard 1 of a model split into 3 files"), "{error}");
 
     let good = good();
     let unused = refused(&replaced(&good, b"blk.0.attn_q.weight", b"blk.0.attn_X.weight"));
@@ -310,7 +312,7 @@ fn key(name: &str, value: u32) -> Vec<u8> {
 fn paths_that_are_no_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(refused_file(&folder.path().join("none.gguf"), folder.path()).code, "not-found");
-    assert_eq!(refused_file(folder.path(), folder.path()).code, "not-a-file");
+    assert_eq!(refused_file(folder.path(), folder.path()).code, "not-found");
     assert_eq!(refused_file(Path::new("/dev/zero"), folder.path()).code, "not-a-file");
     let input = folder.path().join("good.gguf");
     gguf(small(), &input);

@@ -1,0 +1,125 @@
+//! Files as people own them: every mix of types that llama.cpp's own quantiser makes, against llama.cpp's logits.
+
+use estream::{Engine, KernelSet, Options, Request, Verify};
+use estream_tests::collect::Collector;
+use estream_tests::compare::{Agreement, compare};
+use estream_tests::fixture::{self, Golden};
+use estream_tests::gguf::Parts;
+use estream_tests::{codecs, program};
+use ndarray::Array2;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Mean KL that is allowed to each set of kernels.
+const BOUNDS: [(KernelSet, f64); 2] = [(KernelSet::SCALAR, 1e-7), (KernelSet::AVX2, 1e-6)];
+/// Bits a weight may cost in the pack at 256 inputs or more; Q2_K and Q3_K are widened.
+const BITS: [(&str, f64); 15] = [
+    ("F32", 32.0),
+    ("F16", 16.0),
+    ("BF16", 16.0),
+    ("Q4_0", 4.6),
+    ("Q4_1", 5.1),
+    ("Q5_0", 5.6),
+    ("Q5_1", 6.1),
+    ("Q8_0", 8.6),
+    ("Q2_K", 5.2),
+    ("Q3_K", 4.7),
+    ("Q4_K", 4.7),
+    ("Q5_K", 5.7),
+    ("Q6_K", 6.7),
+    ("IQ4_NL", 4.6),
+    ("MXFP4", 4.4),
+];
+
+/// The goldens of architectures that can be packed.
+fn goldens() -> Vec<Golden> {
+    let Some(folder) = fixture::shared().map(|shared| shared.join("goldens/wild")) else { return Vec::new() };
+    let mut names: Vec<String> = std::fs::read_dir(&folder)
+        .expect("the goldens")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .filter_map(|name| name.strip_suffix(".gguf").map(str::to_owned))
+        .filter(|name| name.starts_with("olmoe.") || name.starts_with("mixtral."))
+        .collect();
+    names.sort();
+    assert!(names.len() >= 10, "{names:?}");
+    names.iter().map(|name| Golden::load(&folder, name)).collect()
+}
+
+fn logits(pack: &Path, ids: &[u32], kernels: KernelSet) -> Array2<f32> {
+    let options =
+        Options::new().kernels(kernels).verify(Verify::Never).max_tokens(ids.len() as u32).rows(true);
+    let mut engine = Engine::open(pack, options).expect("the engine opens");
+    let mut collector = Collector::new(&[ids.len()], engine.model().vocab as usize);
+    engine.prefill_into(&[Request::new(ids).with_rows()], &mut collector).expect("the pass runs");
+    engine.close().expect("the session ends well");
+    collector.finish().remove(0)
+}
+
+#[test]
+fn every_mix_of_types_gives_the_logits_of_llama_cpp() {
+    let folder = fixture::folder(env!("CARGO_TARGET_TMPDIR"));
+    for golden in goldens() {
+        let pack = fixture::pack(&golden.gguf, folder.path(), None);
+        let prompt = &golden.prompts[0];
+        for (kernels, bound) in BOUNDS {
+            if !estream_dsp::kernels::available().contains(kernels) {
+                eprintln!("skipped: {} kernels (not on this processor)", kernels.name());
+                continue;
+            }
+            let logits = logits(&pack, &prompt.ids, kernels);
+            let agreement: Agreement = compare(prompt.logits().view(), prompt.select(&logits).view());
+            println!("{} {}: {agreement:?}", golden.name, kernels.name());
+            assert!(agreement.kl_mean <= bound, "{} {}: {agreement:?}", golden.name, kernels.name());
+            assert_eq!(agreement.top1, 1.0, "{} {}", golden.name, kernels.name());
+        }
+    }
+}
+
+fn text<'a>(object: &'a Value, key: &str) -> &'a str {
+    object[key].as_str().unwrap_or_else(|| panic!("no {key} in {object}"))
+}
+
+/// `pack --json` lists each tensor once with its real type, its codec and what a weight costs.
+#[test]
+fn the_mapping_of_every_tensor_is_told_and_costs_what_it_should() {
+    let folder = fixture::folder(env!("CARGO_TARGET_TMPDIR"));
+    let own = fixture::own();
+    for golden in goldens().iter().chain([&own]) {
+        let output = folder.path().join("out.estream");
+        let report = program::report(program::estream().arg("pack").arg(&golden.gguf).arg("-o").arg(&output));
+        let tensors = report["tensors"].as_array().expect("a list of tensors");
+        let listed: BTreeSet<(String, String)> = tensors
+            .iter()
+            .map(|tensor| (text(tensor, "tensor").to_owned(), text(tensor, "type").to_owned()))
+            .collect();
+        let name = |kind: u32| codecs::TYPES.iter().find(|(_, known)| *known == kind).expect("a type").0;
+        let parts = Parts::read(&std::fs::read(&golden.gguf).expect("a golden"));
+        let real: BTreeSet<(String, String)> =
+            parts.tensors.iter().map(|piece| (piece.name.clone(), name(piece.kind).to_owned())).collect();
+        assert_eq!(listed, real, "{}", golden.name);
+        assert_eq!(tensors.len(), real.len(), "{}: a tensor is listed twice", golden.name);
+        for tensor in tensors {
+            let bits = tensor["bits_per_weight"].as_f64().expect("a number");
+            let (_, most) = BITS.into_iter().find(|(name, _)| *name == text(tensor, "type")).expect("a type");
+            let wide = tensor["shape"][0].as_u64().is_some_and(|width| width >= 256);
+            assert!(!wide || bits <= most, "{}: {tensor}", golden.name);
+            let codec = match text(tensor, "type") {
+                "F32" | "F16" | "BF16" => "F16",
+                "Q5_0" | "Q5_1" | "Q8_0" | "Q5_K" | "Q6_K" => "B8",
+                _ => "N4",
+            };
+            assert_eq!(text(tensor, "codec"), codec, "{tensor}");
+        }
+        let inspected = program::report(program::estream().arg("inspect").arg(&output));
+        let types = |of: &Value| -> BTreeSet<String> {
+            let components = of["components"].as_array().expect("components").iter();
+            let names = components.flat_map(|component| component["types"].as_array().expect("types"));
+            names.flat_map(|share| text(share, "type").split('/')).map(str::to_owned).collect()
+        };
+        let real: BTreeSet<String> = real.into_iter().map(|(_, kind)| kind).collect();
+        assert_eq!(types(&inspected), real, "{}: inspect of the pack", golden.name);
+        let source = program::report(program::estream().arg("inspect").arg(&golden.gguf));
+        assert_eq!(types(&source), real, "{}: inspect of the file", golden.name);
+    }
+}

@@ -1,0 +1,88 @@
+//! Mapped memory, counted against the address space that a domain has.
+//!
+//! Real context banks give 1.9 to 3.75 GiB; the cap here is what a device is known to give. Everything mapped on behalf
+//! of the domain counts: the skel's image, heap, stacks and the shared memory. Ranges are multiples of 64 KiB, the
+//! coarsest page of the simulators in use.
+
+use crate::stderr;
+use crate::sys::{self, number};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// Bytes that a domain can map.
+pub const ADDRESS_SPACE: u32 = 3000 << 20;
+/// The granularity of mappings.
+pub const GRAIN: u32 = 64 << 10;
+
+/// Bytes mapped.
+static MAPPED: AtomicU32 = AtomicU32::new(0);
+
+const READ_WRITE: u32 = 3;
+const READ_WRITE_EXECUTE: u32 = 7;
+const SHARED: u32 = 1;
+const PRIVATE_ANONYMOUS: u32 = 0x22;
+
+/// What a mapping shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Zeros of this program's own.
+    Zeros,
+    /// The same, for code: text and data of a skel share pages of 64 KiB, so all of it may run.
+    Image,
+    /// A file, from its first byte, shared with whoever else maps it.
+    File(i32),
+}
+
+/// A mapped range; it stays until [`unmap`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The first byte.
+    pub base: NonNull<u8>,
+    /// Bytes, a multiple of [`GRAIN`].
+    pub bytes: u32,
+}
+
+// SAFETY: a range is a pair of numbers; who may reach the memory behind it is for its owner to say.
+unsafe impl Send for Range {}
+
+/// Maps at least `bytes`; `None` (and a line in the log) when the address space or the machine does not have them.
+#[must_use]
+pub fn map(bytes: u32, source: Source) -> Option<Range> {
+    let rounded = bytes.max(1).checked_next_multiple_of(GRAIN);
+    let reserve = |mapped: u32| mapped.checked_add(rounded?).filter(|&sum| sum <= ADDRESS_SPACE);
+    let before = MAPPED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve);
+    let (Some(rounded), Ok(_)) = (rounded, before) else {
+        let left = ADDRESS_SPACE - MAPPED.load(Ordering::Relaxed);
+        stderr::line(format_args!(
+            "estream-sim: {bytes} bytes do not fit the address space: {left} are left"
+        ));
+        return None;
+    };
+    let (protection, flags, fd) = match source {
+        Source::Zeros => (READ_WRITE, PRIVATE_ANONYMOUS, -1),
+        Source::Image => (READ_WRITE_EXECUTE, PRIVATE_ANONYMOUS, -1),
+        Source::File(fd) => (READ_WRITE, SHARED, fd),
+    };
+    let asked = if matches!(source, Source::File(_)) { bytes } else { rounded };
+    // SAFETY: a new range wherever there is room touches no memory that exists.
+    let mapped = unsafe { sys::call(number::MMAP2, [0, asked, protection, flags, fd.cast_unsigned(), 0]) };
+    let base = mapped.ok().and_then(|at| NonNull::new(core::ptr::with_exposed_provenance_mut(at as usize)));
+    if base.is_none() {
+        MAPPED.fetch_sub(rounded, Ordering::Relaxed);
+        stderr::line(format_args!("estream-sim: {bytes} bytes of {source:?} cannot be mapped: {mapped:?}"));
+    }
+    base.map(|base| Range { base, bytes: rounded })
+}
+
+/// Gives a range back.
+///
+/// # Safety
+/// Nobody reaches into the range any more.
+pub unsafe fn unmap(range: Range) {
+    // SAFETY: the caller's promise; the range came from `map`.
+    let unmapped =
+        unsafe { sys::call(number::MUNMAP, [range.base.addr().get() as u32, range.bytes, 0, 0, 0, 0]) };
+    if unmapped.is_ok() {
+        MAPPED.fetch_sub(range.bytes, Ordering::Relaxed);
+    }
+}
