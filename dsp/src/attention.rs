@@ -57,7 +57,7 @@ fn position_row(
 }
 
 /// Where a token stands in its request.
-fn locate(spans: &[RequestSpan], token: usize) -> (&RequestSpan, usize) {
+pub(crate) fn locate(spans: &[RequestSpan], token: usize) -> (&RequestSpan, usize) {
     let index = spans.partition_point(|span| span.first as usize <= token).saturating_sub(1);
     (&spans[index], token - spans[index].first as usize)
 }

@@ -4,6 +4,7 @@ use crate::attention::{self, key_elements};
 use crate::batch::{OutputSpan, RequestSpan};
 use crate::block::{Carver, NoMemory};
 use crate::head::{Candidate, Summary};
+use crate::latent;
 use crate::linear::WORKER_SCRATCH;
 use crate::model::{LayerWeights, Model};
 use crate::residency::{Bank, Group};
@@ -12,6 +13,7 @@ use crate::routes::Route;
 use crate::topology::Topology;
 use estream_idl::address::TILE;
 use estream_idl::call::Config;
+use estream_idl::recipe::{Attention, Mixer};
 
 /// The counts that the layout follows from.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,12 +27,15 @@ pub struct Sizes {
     query: usize,
     /// Widest row that stands beside the residual: normed activations, attention's output.
     side: usize,
+    latent: usize,
+    wide: usize,
     keys: usize,
     values: usize,
     angles: usize,
     experts: usize,
     chosen: usize,
     layers: usize,
+    sparse: usize,
     groups: usize,
     banks: usize,
     row_bytes: usize,
@@ -56,21 +61,26 @@ impl Sizes {
             ..Self::default()
         };
         let positions = sizes.tokens.min(model.recipe.context as usize);
-        let mut widest_row = 0;
-        for index in 0..model.layers() {
-            let (attention, experts) = model.parts(index);
-            let [heads, kv_heads] = [attention.heads as usize, attention.kv_heads as usize];
-            let [key, value] = [attention.key_width as usize, attention.value_width as usize];
-            sizes.query = sizes.query.max(heads * key);
-            sizes.side = sizes.side.max(heads * value);
-            sizes.keys = sizes.keys.max(key_elements(attention, sizes.tokens, sizes.requests));
-            sizes.values = sizes.values.max(kv_heads * value * sizes.tokens);
-            sizes.angles = sizes.angles.max(rope::elements(&attention.rope, positions));
+        for kind in &model.recipe.kinds {
+            let rows = MixerRows::new(&kind.mixer, width);
+            sizes.query = sizes.query.max(rows.query);
+            sizes.side = sizes.side.max(rows.side);
+            sizes.latent = sizes.latent.max(rows.latent);
+            sizes.wide = sizes.wide.max(rows.wide);
+            if let Some(attention) = rows.attention {
+                sizes.keys = sizes.keys.max(key_elements(&attention, sizes.tokens, sizes.requests));
+                let values = (attention.kv_heads * attention.value_width) as usize;
+                sizes.values = sizes.values.max(values * sizes.tokens);
+                sizes.angles = sizes.angles.max(rope::elements(&attention.rope, positions));
+            }
+        }
+        for experts in model.experts() {
             sizes.experts = sizes.experts.max(experts.experts as usize);
             sizes.chosen = sizes.chosen.max(experts.chosen as usize);
             sizes.groups += (experts.experts as usize).div_ceil(config.group as usize);
-            widest_row = widest_row.max(heads * key);
+            sizes.sparse += 1;
         }
+        let widest_row = sizes.query;
         let worker = WORKER_SCRATCH.max(attention::SCRATCH).max(widest_row.next_multiple_of(TILE));
         sizes.scratch = scratch.max(worker * config.threads as usize);
         sizes
@@ -80,6 +90,44 @@ impl Sizes {
     #[must_use]
     pub const fn angle_elements(&self) -> usize {
         self.angles
+    }
+}
+
+/// Widths of the rows that a mixer makes, in elements a token.
+struct MixerRows {
+    query: usize,
+    side: usize,
+    latent: usize,
+    wide: usize,
+    /// The attention that it comes down to.
+    attention: Option<Attention>,
+}
+
+impl MixerRows {
+    fn new(mixer: &Mixer, width: usize) -> Self {
+        let none = Self { query: 0, side: 0, latent: 0, wide: 0, attention: None };
+        match mixer {
+            Mixer::Attention(attention) => Self {
+                query: (attention.heads * attention.key_width) as usize,
+                side: (attention.heads * attention.value_width) as usize,
+                attention: Some(*attention),
+                ..none
+            },
+            Mixer::Latent(latent) => {
+                let attention = latent::attention(latent);
+                let heads = latent.heads as usize;
+                let row = (latent.latent + latent.rope.width) as usize;
+                let attended = heads * attention.value_width as usize;
+                Self {
+                    query: (heads * (latent.plain + latent.rope.width) as usize).max(attended),
+                    side: heads * latent.value_width as usize,
+                    latent: row,
+                    wide: if latent.absorbed { heads * row } else { 0 },
+                    attention: Some(attention),
+                }
+            }
+            Mixer::Convolution(_) => Self { query: 3 * width, ..none },
+        }
     }
 }
 
@@ -101,6 +149,10 @@ pub struct Buffers<'a> {
     pub side: &'a mut [f32],
     /// Positioned keys before they are transposed, then queries, `[tokens][query]`.
     pub query: &'a mut [f32],
+    /// Latent vectors with the rotated part of the keys, `[tokens][latent + rope width]`.
+    pub latent: &'a mut [f32],
+    /// Absorbed queries, `[tokens][heads · (latent + rope width)]`.
+    pub wide: &'a mut [f32],
     /// Transposed key blocks.
     pub keys: &'a mut [f32],
     /// Value strips.
@@ -119,6 +171,8 @@ pub struct Buffers<'a> {
     pub offsets: &'a mut [u32],
     /// Route map records.
     pub routes: &'a mut [Route],
+    /// One route a token with weight 1: for units that all tokens pass.
+    pub everyone: &'a mut [Route],
     /// The bank table.
     pub banks: &'a mut [Bank],
     /// The group table, all layers.
@@ -127,11 +181,11 @@ pub struct Buffers<'a> {
     pub layers: &'a mut [Option<LayerWeights>],
     /// Topologies, a class each.
     pub topologies: &'a mut [Option<Topology>],
-    /// The class of each layer.
+    /// The classes of each layer, two a layer.
     pub class: &'a mut [u32],
-    /// Experts of each layer.
+    /// Experts of each layer that has any.
     pub layer_experts: &'a mut [u32],
-    /// For each layer: byte offset of its first record in the pack, and W_l.
+    /// For each layer with experts: byte offset of its first record in the pack, and W_l.
     pub records: &'a mut [(u64, u32)],
     /// Row summaries of the head.
     pub summaries: &'a mut [Summary],
@@ -158,6 +212,8 @@ impl<'a> Buffers<'a> {
             x: carver.take(times(s.tokens, s.width))?,
             side: carver.take(times(s.tokens, s.side))?,
             query: carver.take(times(s.tokens, s.query))?,
+            latent: carver.take(times(s.tokens, s.latent))?,
+            wide: carver.take(times(s.tokens, s.wide))?,
             keys: carver.take(s.keys)?,
             values: carver.take(s.values)?,
             angles: carver.take(times(s.angles, kinds))?,
@@ -167,13 +223,14 @@ impl<'a> Buffers<'a> {
             positions: carver.take(s.experts)?,
             offsets: carver.take(s.experts + 1)?,
             routes: carver.filled(times(s.tokens, s.chosen), Route::default())?,
+            everyone: carver.filled(s.tokens, Route { token: 0, weight: 1.0 })?,
             banks: carver.filled(s.banks, Bank::default())?,
             groups: carver.filled(s.groups, Group::default())?,
             layers: carver.filled(s.layers, None)?,
-            topologies: carver.filled(s.layers, None)?,
-            class: carver.take(s.layers)?,
-            layer_experts: carver.take(s.layers)?,
-            records: carver.filled(s.layers, (0, 0))?,
+            topologies: carver.filled(2 * s.layers, None)?,
+            class: carver.take(2 * s.layers)?,
+            layer_experts: carver.take(s.sparse)?,
+            records: carver.filled(s.sparse, (0, 0))?,
             summaries: carver.take(s.outputs)?,
             candidates: carver.take(times(s.outputs, s.top_k))?,
             scratch: carver.take(s.scratch)?,

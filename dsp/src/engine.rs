@@ -9,13 +9,13 @@ use crate::block::Carver;
 use crate::buffers::Buffers;
 use crate::kernels::Kernels;
 use crate::mailbox::{Arrived, Mailbox, Purpose};
-use crate::model::Model;
+use crate::model::{FeedWeights, Model, SparseWeights};
 use crate::plan::Planned;
 use crate::platform;
 use crate::pool::Pool;
 use crate::report::PassReport;
 use crate::residency::{Residency, ResidencyError};
-use crate::routes::RouteMap;
+use crate::routes::{Route, RouteMap};
 use crate::shared::Shared;
 use crate::{rope, topology};
 use estream_idl::address::{PAGE, Segment};
@@ -23,6 +23,7 @@ use estream_idl::call::Config;
 use estream_idl::io::{IoLayout, PANELS};
 use estream_idl::log::Message;
 use estream_idl::memory::SharedMemory;
+use estream_idl::recipe::Mixer;
 use estream_idl::status::{Refusal, Status};
 use estream_idl::sync::AtomicU32;
 
@@ -79,6 +80,8 @@ pub(crate) struct Work<'a> {
     pub(crate) chosen: &'a mut [u16],
     pub(crate) weights: &'a mut [f32],
     pub(crate) positions: &'a mut [u16],
+    pub(crate) latent: &'a mut [f32],
+    pub(crate) wide: &'a mut [f32],
     pub(crate) scratch: &'a mut [f32],
     pub(crate) order: &'a mut [u32],
     pub(crate) row: &'a mut [u8],
@@ -100,6 +103,8 @@ pub(crate) struct Engine<'a> {
     pub(crate) layers: &'a [Option<crate::model::LayerWeights>],
     pub(crate) topologies: &'a [Option<topology::Topology>],
     pub(crate) class: &'a [u32],
+    /// One route a token with weight 1.
+    pub(crate) everyone: &'a [Route],
     pub(crate) traffic: Traffic<'a>,
     pub(crate) report: PassReport,
     /// Elements of one layer kind's rotary table.
@@ -110,7 +115,7 @@ pub(crate) struct Engine<'a> {
 pub(crate) struct Traffic<'a> {
     pub(crate) mailbox: Mailbox<'a>,
     pub(crate) residency: Residency<'a>,
-    /// For each layer: byte offset of its first record in the pack, and W_l.
+    /// For each layer with experts: byte offset of its first record in the pack, and W_l.
     records: &'a [(u64, u32)],
     layer_experts: &'a [u32],
     group: usize,
@@ -147,18 +152,25 @@ impl<'a> Engine<'a> {
         let buffers = Buffers::layout(&mut carver, &sizes, model.recipe.kinds.len())?;
         for (index, layer) in buffers.layers.iter_mut().enumerate() {
             let weights = model.layer(index)?;
-            buffers.layer_experts[index] = weights.store.experts as u32;
-            buffers.records[index] = (weights.store.file, weights.store.record_bytes as u32);
+            if let FeedWeights::Sparse(SparseWeights { ordinal, store, .. }) = &weights.feed {
+                buffers.layer_experts[*ordinal] = store.experts as u32;
+                buffers.records[*ordinal] = (store.file, store.record_bytes as u32);
+            }
             *layer = Some(weights);
         }
+        (0..).zip(buffers.everyone.iter_mut()).for_each(|(token, route)| route.token = token);
         topology::build(&model, &config, budget, buffers.topologies, buffers.class)?;
         let angle_elements = sizes.angle_elements();
         for (kind, table) in
             model.recipe.kinds.iter().zip(buffers.angles.chunks_exact_mut(angle_elements.max(1)))
         {
-            let estream_idl::recipe::Mixer::Attention(attention) = &kind.mixer;
+            let rope = match &kind.mixer {
+                Mixer::Attention(attention) => &attention.rope,
+                Mixer::Latent(latent) => &latent.rope,
+                Mixer::Convolution(_) => continue,
+            };
             let positions = (config.max_tokens as usize).min(model.recipe.context as usize);
-            rope::fill(&attention.rope, &mut table[..rope::elements(&attention.rope, positions)]);
+            rope::fill(rope, &mut table[..rope::elements(rope, positions)]);
         }
         let layer_experts = &*buffers.layer_experts;
         let residency = Residency::new(buffers.banks, buffers.groups, layer_experts, config.group)
@@ -185,6 +197,8 @@ impl<'a> Engine<'a> {
                 chosen: buffers.chosen,
                 weights: buffers.weights,
                 positions: buffers.positions,
+                latent: buffers.latent,
+                wide: buffers.wide,
                 scratch: buffers.scratch,
                 order: buffers.order,
                 row: buffers.row,
@@ -195,6 +209,7 @@ impl<'a> Engine<'a> {
             layers: buffers.layers,
             topologies: buffers.topologies,
             class: buffers.class,
+            everyone: buffers.everyone,
             traffic: Traffic {
                 mailbox: Mailbox::new(control, stop),
                 residency,

@@ -8,7 +8,7 @@
 //! Natively the arena is as near as any buffer: `fetch` has nothing to bring, and pieces are decoded where they lie.
 
 use crate::kernels::{Kernels, Strip};
-use crate::model::ExpertMatrix;
+use crate::model;
 use crate::pipeline::{Activate, Decode, Fetch, Matrix, Multiply, Scatter, Table, Units, run_serial};
 use crate::pool::Pool;
 use crate::routes::Route;
@@ -16,15 +16,15 @@ use crate::view::{Block, Grid, Rows};
 use crate::vtcm::{Plan, Span};
 use estream_idl::address::TILE;
 
-/// One expert's three matrices, bound to the bytes of its slot.
+/// A gated unit's three matrices, bound to bytes: an expert in its slot, or a resident unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Expert<'a> {
     /// Gate, width → inner.
-    pub gate: (ExpertMatrix, &'a [u8]),
+    pub gate: (model::Matrix, &'a [u8]),
     /// Up, width → inner.
-    pub up: (ExpertMatrix, &'a [u8]),
+    pub up: (model::Matrix, &'a [u8]),
     /// Down, inner → width.
-    pub down: (ExpertMatrix, &'a [u8]),
+    pub down: (model::Matrix, &'a [u8]),
 }
 
 impl<'a> Expert<'a> {

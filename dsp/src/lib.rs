@@ -15,15 +15,19 @@ pub mod bell;
 #[allow(unsafe_code)]
 pub mod block;
 pub mod buffers;
+pub mod convolution;
 pub mod embed;
 mod engine;
 pub mod expert;
+mod feed;
 pub mod head;
 pub mod kernels;
-mod layer;
+pub mod latent;
 pub mod linear;
 pub mod mailbox;
+mod mixer;
 pub mod model;
+mod outputs;
 pub mod pipeline;
 pub mod plan;
 #[allow(unsafe_code)]

@@ -3,10 +3,12 @@
 //! A pack is hostile until checked: dimensions must be those that the recipe implies, formats must be known, extents must
 //! lie inside their ranges and at their alignments. After [`Model::read`] no code of the engine checks them again.
 
-use estream_idl::address::{PAGE, TILE};
+use estream_idl::address::PAGE;
 use estream_idl::format::{Format, VECTOR};
 use estream_idl::pack::{Directory, DirectoryHeader, LayerEntry, MatrixEntry, NO_LAYER, Part, Role};
-use estream_idl::recipe::{Attention, Experts, FeedForward, Layer, Mixer, QkNorm, Recipe};
+use estream_idl::recipe::{
+    Attention, Convolution, Experts, FeedForward, Latent, Layer, Mixer, QkNorm, Recipe,
+};
 use estream_idl::status::{Refusal, Status};
 
 /// Most experts of a layer; bounds the check of permutations.
@@ -15,7 +17,7 @@ const MAX_EXPERTS: usize = 4096;
 /// Largest expert record: one load must hold it.
 const MAX_RECORD: usize = 1 << 30;
 
-/// A matrix of the dense segment.
+/// A matrix of the dense segment or of an expert record.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix {
     /// Storage.
@@ -24,7 +26,7 @@ pub struct Matrix {
     pub k: usize,
     /// Outputs.
     pub n: usize,
-    /// Byte offset in the dense segment.
+    /// Byte offset in the segment or record.
     pub at: usize,
 }
 
@@ -45,19 +47,6 @@ pub struct Vector {
     pub at: usize,
 }
 
-/// A matrix inside an expert record.
-#[derive(Clone, Copy, Debug)]
-pub struct ExpertMatrix {
-    /// Storage.
-    pub format: Format,
-    /// Inputs.
-    pub k: usize,
-    /// Outputs.
-    pub n: usize,
-    /// Byte offset in the record.
-    pub at: usize,
-}
-
 /// Weights of an attention layer.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionWeights {
@@ -73,6 +62,56 @@ pub struct AttentionWeights {
     pub norms: Option<(Vector, Vector)>,
 }
 
+/// Weights of a latent attention layer.
+#[derive(Clone, Copy, Debug)]
+pub struct LatentWeights {
+    /// Width → heads · (plain + rope width).
+    pub query: Matrix,
+    /// Width → latent + rope width.
+    pub latent: Matrix,
+    /// Norm weights of the latent vector.
+    pub norm: Vector,
+    /// A head after the other: plain → latent, or latent → plain.
+    pub key: Matrix,
+    /// Latent → heads · value_width.
+    pub value: Matrix,
+    /// heads · value_width → width.
+    pub output: Matrix,
+}
+
+/// Weights of a convolution layer.
+#[derive(Clone, Copy, Debug)]
+pub struct ConvolutionWeights {
+    /// Width → 3 · width.
+    pub input: Matrix,
+    /// `[width][taps]`.
+    pub taps: Vector,
+    /// Width → width.
+    pub output: Matrix,
+}
+
+/// Weights of a mixer.
+#[derive(Clone, Copy, Debug)]
+pub enum MixerWeights {
+    /// Grouped-query attention.
+    Attention(AttentionWeights),
+    /// Latent attention.
+    Latent(LatentWeights),
+    /// Short convolution.
+    Convolution(ConvolutionWeights),
+}
+
+/// A gated unit: gate and up, width → inner; down, inner → width.
+#[derive(Clone, Copy, Debug)]
+pub struct Unit {
+    /// Width → inner.
+    pub gate: Matrix,
+    /// Width → inner.
+    pub up: Matrix,
+    /// Inner → width.
+    pub down: Matrix,
+}
+
 /// Where a layer's experts stand and how they are stored.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpertStore {
@@ -84,12 +123,32 @@ pub struct ExpertStore {
     pub record_bytes: usize,
     /// First entry of this layer's π in the permutation table.
     pub permutation: usize,
-    /// Gate.
-    pub gate: ExpertMatrix,
-    /// Up.
-    pub up: ExpertMatrix,
-    /// Down.
-    pub down: ExpertMatrix,
+    /// Offsets of an expert's matrices in its record.
+    pub unit: Unit,
+}
+
+/// The weights of a layer with experts.
+#[derive(Clone, Copy, Debug)]
+pub struct SparseWeights {
+    /// The layer among those with experts.
+    pub ordinal: usize,
+    /// The router, width → experts.
+    pub router: Matrix,
+    /// Bias of the choice.
+    pub bias: Option<Vector>,
+    /// The experts.
+    pub store: ExpertStore,
+    /// The unit that all tokens pass besides.
+    pub shared: Option<Unit>,
+}
+
+/// Weights of a feed-forward part.
+#[derive(Clone, Copy, Debug)]
+pub enum FeedWeights {
+    /// Routed experts.
+    Sparse(SparseWeights),
+    /// One resident unit.
+    Dense(Unit),
 }
 
 /// One layer, resolved.
@@ -98,13 +157,11 @@ pub struct LayerWeights {
     /// Norm before the mixer.
     pub mixer_norm: Vector,
     /// The mixer.
-    pub attention: AttentionWeights,
+    pub mixer: MixerWeights,
     /// Norm before the feed-forward part.
     pub feed_norm: Vector,
-    /// The router, width → experts.
-    pub router: Matrix,
-    /// The experts.
-    pub store: ExpertStore,
+    /// The feed-forward part.
+    pub feed: FeedWeights,
 }
 
 /// The embedding's rows.
@@ -151,7 +208,7 @@ impl<'a> Model<'a> {
         let final_norm = finder.vector(Role::FinalNorm, width)?;
         let head = finder.matrix(Role::Head, width, recipe.vocab as usize)?;
         let model = Self { recipe, directory, embedding, final_norm, head };
-        if model.directory.layers.len() != model.recipe.layers.len() {
+        if model.directory.layers.len() != model.sparse_before(model.layers()) {
             return Err(damaged(model.directory.layers.len()));
         }
         for (index, entry) in directory.matrices.iter().enumerate() {
@@ -169,12 +226,19 @@ impl<'a> Model<'a> {
         self.recipe.layers.len()
     }
 
-    /// The parts of the recipe's layer `index`.
-    #[must_use]
-    pub fn parts(&self, index: usize) -> (&Attention, &Experts) {
-        let Layer { mixer: Mixer::Attention(attention), feed_forward: FeedForward::Experts(experts) } =
-            self.recipe.layer(index);
-        (attention, experts)
+    /// Layers with experts before layer `index`.
+    fn sparse_before(&self, index: usize) -> usize {
+        let sparse =
+            |layer: &usize| matches!(self.recipe.layer(*layer).feed_forward, FeedForward::Experts(_));
+        (0..index).filter(sparse).count()
+    }
+
+    /// Experts of every layer that has any, in order.
+    pub fn experts(&self) -> impl Iterator<Item = &Experts> {
+        (0..self.layers()).filter_map(|index| match &self.recipe.layer(index).feed_forward {
+            FeedForward::Experts(experts) => Some(experts),
+            FeedForward::Dense { .. } => None,
+        })
     }
 
     /// Storage position of `expert`, π_l(e).
@@ -190,38 +254,53 @@ impl<'a> Model<'a> {
     pub fn layer(&self, index: usize) -> Result<LayerWeights, Refusal> {
         let finder = Finder { directory: self.directory, layer: index as u16 };
         let width = self.recipe.width as usize;
-        let (attention, experts) = self.parts(index);
-        let [heads, kv_heads] = [attention.heads as usize, attention.kv_heads as usize];
-        let [key, value] = [attention.key_width as usize, attention.value_width as usize];
-        if !value.is_multiple_of(TILE) {
-            return Err(Status::BadRecipe.into());
-        }
-        let norms = match attention.norm {
-            QkNorm::None => None,
-            QkNorm::Whole => Some((heads * key, kv_heads * key)),
-            QkNorm::PerHead => Some((key, key)),
-        };
-        let norms = match norms {
-            None => None,
-            Some((q, k)) => Some((finder.vector(Role::QueryNorm, q)?, finder.vector(Role::KeyNorm, k)?)),
-        };
+        let Layer { mixer, feed_forward } = self.recipe.layer(index);
         Ok(LayerWeights {
             mixer_norm: finder.vector(Role::MixerNorm, width)?,
-            attention: AttentionWeights {
-                query: finder.matrix(Role::Query, width, heads * key)?,
-                key: finder.matrix(Role::Key, width, kv_heads * key)?,
-                value: finder.matrix(Role::Value, width, kv_heads * value)?,
-                output: finder.matrix(Role::Output, heads * value, width)?,
-                norms,
+            mixer: match mixer {
+                Mixer::Attention(attention) => MixerWeights::Attention(finder.attention(width, attention)?),
+                Mixer::Latent(latent) => MixerWeights::Latent(finder.latent(width, latent)?),
+                Mixer::Convolution(Convolution { taps }) => MixerWeights::Convolution(ConvolutionWeights {
+                    input: finder.matrix(Role::ConvolutionIn, width, 3 * width)?,
+                    taps: finder.vector(Role::Taps, width * *taps as usize)?,
+                    output: finder.matrix(Role::ConvolutionOut, width, width)?,
+                }),
             },
             feed_norm: finder.vector(Role::FeedNorm, width)?,
-            router: finder.matrix(Role::Router, width, experts.experts as usize)?,
-            store: self.store(index, width, experts).ok_or_else(|| damaged(index))?,
+            feed: match feed_forward {
+                FeedForward::Dense { width: inner } => {
+                    FeedWeights::Dense(finder.unit(width, *inner as usize)?)
+                }
+                FeedForward::Experts(experts) => {
+                    FeedWeights::Sparse(self.sparse(&finder, index, width, experts)?)
+                }
+            },
         })
     }
 
-    fn store(&self, index: usize, width: usize, experts: &Experts) -> Option<ExpertStore> {
-        let entry: LayerEntry = self.directory.layers.get(index)?;
+    fn sparse(
+        &self,
+        finder: &Finder<'_>,
+        index: usize,
+        width: usize,
+        experts: &Experts,
+    ) -> Result<SparseWeights, Refusal> {
+        let ordinal = self.sparse_before(index);
+        let count = experts.experts as usize;
+        Ok(SparseWeights {
+            ordinal,
+            router: finder.matrix(Role::Router, width, count)?,
+            bias: experts.biased.then(|| finder.vector(Role::ChoiceBias, count)).transpose()?,
+            store: self.store(ordinal, index, width, experts).ok_or_else(|| damaged(index))?,
+            shared: match experts.shared {
+                0 => None,
+                inner => Some(finder.unit(width, inner as usize)?),
+            },
+        })
+    }
+
+    fn store(&self, ordinal: usize, index: usize, width: usize, experts: &Experts) -> Option<ExpertStore> {
+        let entry: LayerEntry = self.directory.layers.get(ordinal)?;
         let count = usize::try_from(entry.experts).ok()?;
         let record_bytes = usize::try_from(entry.record_bytes).ok()?;
         let inner = experts.width as usize;
@@ -250,21 +329,23 @@ impl<'a> Model<'a> {
             file: entry.file,
             record_bytes,
             permutation,
-            gate: part(&entry.gate, width, inner, record_bytes)?,
-            up: part(&entry.up, width, inner, record_bytes)?,
-            down: part(&entry.down, inner, width, record_bytes)?,
+            unit: Unit {
+                gate: part(&entry.gate, width, inner, record_bytes)?,
+                up: part(&entry.up, width, inner, record_bytes)?,
+                down: part(&entry.down, inner, width, record_bytes)?,
+            },
         })
     }
 }
 
-fn part(part: &Part, k: usize, n: usize, record_bytes: usize) -> Option<ExpertMatrix> {
+fn part(part: &Part, k: usize, n: usize, record_bytes: usize) -> Option<Matrix> {
     let format = part.format.check()?;
     let at = part.offset as usize;
     let sound = part.k as usize == k
         && part.n as usize == n
         && at.is_multiple_of(VECTOR)
         && at.checked_add(format.matrix_bytes(k, n))? <= record_bytes;
-    sound.then_some(ExpertMatrix { format, k, n, at })
+    sound.then_some(Matrix { format, k, n, at })
 }
 
 fn embedding(recipe: &Recipe, header: &DirectoryHeader) -> Result<Embedding, Refusal> {
@@ -310,6 +391,49 @@ impl Finder<'_> {
             return Err(damaged(index));
         }
         usize::try_from(entry.file - dense.file).map_err(|_| damaged(index))
+    }
+
+    fn attention(&self, width: usize, attention: &Attention) -> Result<AttentionWeights, Refusal> {
+        let [heads, kv_heads] = [attention.heads as usize, attention.kv_heads as usize];
+        let [key, value] = [attention.key_width as usize, attention.value_width as usize];
+        let norms = match attention.norm {
+            QkNorm::None => None,
+            QkNorm::Whole => Some((heads * key, kv_heads * key)),
+            QkNorm::PerHead => Some((key, key)),
+        };
+        let norms = match norms {
+            None => None,
+            Some((q, k)) => Some((self.vector(Role::QueryNorm, q)?, self.vector(Role::KeyNorm, k)?)),
+        };
+        Ok(AttentionWeights {
+            query: self.matrix(Role::Query, width, heads * key)?,
+            key: self.matrix(Role::Key, width, kv_heads * key)?,
+            value: self.matrix(Role::Value, width, kv_heads * value)?,
+            output: self.matrix(Role::Output, heads * value, width)?,
+            norms,
+        })
+    }
+
+    fn latent(&self, width: usize, mixer: &Latent) -> Result<LatentWeights, Refusal> {
+        let [heads, latent, plain] = [mixer.heads as usize, mixer.latent as usize, mixer.plain as usize];
+        let [value, rope] = [mixer.value_width as usize, mixer.rope.width as usize];
+        let key = if mixer.absorbed { (plain, heads * latent) } else { (latent, heads * plain) };
+        Ok(LatentWeights {
+            query: self.matrix(Role::Query, width, heads * (plain + rope))?,
+            latent: self.matrix(Role::Latent, width, latent + rope)?,
+            norm: self.vector(Role::LatentNorm, latent)?,
+            key: self.matrix(Role::KeyUp, key.0, key.1)?,
+            value: self.matrix(Role::ValueUp, latent, heads * value)?,
+            output: self.matrix(Role::Output, heads * value, width)?,
+        })
+    }
+
+    fn unit(&self, width: usize, inner: usize) -> Result<Unit, Refusal> {
+        Ok(Unit {
+            gate: self.matrix(Role::Gate, width, inner)?,
+            up: self.matrix(Role::Up, width, inner)?,
+            down: self.matrix(Role::Down, inner, width)?,
+        })
     }
 
     fn matrix(&self, role: Role, k: usize, n: usize) -> Result<Matrix, Refusal> {

@@ -4,9 +4,9 @@ use crate::block::Carver;
 use crate::buffers::{Buffers, Sizes};
 use crate::embed;
 use crate::kernels::{self, Kernels};
-use crate::model::Model;
+use crate::model::{FeedWeights, Model};
 use crate::platform;
-use crate::topology::Topology;
+use crate::topology::{self, Topology};
 use estream_idl::address::{PAGE, SegmentPages, pages};
 use estream_idl::call::{Config, Plan, Prepare};
 use estream_idl::control::CONTROL_PAGES;
@@ -57,17 +57,18 @@ pub fn plan<'a>(prepare: &Prepare<'a>) -> Result<Planned<'a>, Refusal> {
     let config = clamp(&prepare.config, &model)?;
     let kernels = kernels::choose(config.kernels).ok_or(Refusal::from(Status::NoKernels))?;
     let budget = if config.scratch == 0 { platform::scratch_bytes() } else { config.scratch };
-    let (mut scratch, mut row_chunk) = (0, u32::MAX);
-    let (mut record_bytes, mut last) = (0u64, None);
+    let (mut scratch, mut row_chunk, mut record_bytes) = (0, config.max_tokens.next_multiple_of(32), 0u64);
     for index in 0..model.layers() {
-        let store = model.layer(index)?.store;
-        record_bytes = record_bytes.max(store.record_bytes as u64);
-        let topology = Topology::new(&store, &config, budget)?;
-        scratch = scratch.max(topology.plan.bytes);
-        row_chunk = row_chunk.min(topology.plan.rows as u32);
-        last = Some(topology);
+        let feed = model.layer(index)?.feed;
+        if let FeedWeights::Sparse(sparse) = &feed {
+            record_bytes = record_bytes.max(sparse.store.record_bytes as u64);
+        }
+        for unit in topology::units(&feed).iter().flatten() {
+            let topology = Topology::new(unit, &config, budget)?;
+            scratch = scratch.max(topology.plan.bytes);
+            row_chunk = row_chunk.min(topology.plan.rows as u32);
+        }
     }
-    let Some(_) = last else { return Err(Status::BadRecipe.into()) };
     let io = IoLayout::new(&config, model.recipe.vocab).ok_or(Refusal::from(Status::BadConfig))?;
     let arena = record_bytes * u64::from(config.group) * u64::from(config.banks);
     let staging = embed::staging_pages(&model.embedding, config.max_tokens as usize);
@@ -115,7 +116,7 @@ fn clamp(config: &Config, model: &Model<'_>) -> Result<Config, Refusal> {
             return Err(refuse(Status::BadConfig, asked.into(), most.into()));
         }
     }
-    let layers = || (0..model.layers()).map(|index| model.parts(index).1.experts);
+    let layers = || model.experts().map(|experts| experts.experts);
     let group = config.group.min(layers().max().unwrap_or(0));
     if group == 0 || config.banks == 0 {
         let entries = model.directory.layers.iter().map(|entry| entry.record_bytes).max().unwrap_or(0);

@@ -3,7 +3,7 @@
 //! Layers whose experts have the same widths and formats are one class. A call binds routes and slots to its class's plan
 //! and plans nothing.
 
-use crate::model::{ExpertStore, Model};
+use crate::model::{FeedWeights, Model, Unit};
 use crate::vtcm::{Elements, Plan, PlanError, Shape};
 use estream_idl::call::Config;
 use estream_idl::status::{Refusal, Status};
@@ -20,17 +20,17 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// The topology of a layer's experts in `budget` bytes.
+    /// The topology of a gated unit (an expert, or one that all tokens pass) in `budget` bytes.
     ///
     /// # Errors
     /// `ScratchTooSmall` with the minimum, or `BadConfig` for a row chunk that is no multiple of 32.
-    pub fn new(store: &ExpertStore, config: &Config, budget: u32) -> Result<Self, Refusal> {
+    pub fn new(unit: &Unit, config: &Config, budget: u32) -> Result<Self, Refusal> {
         let shape = Shape {
-            inputs: store.gate.k,
-            inner: store.gate.n,
-            gate: store.gate.format,
-            up: store.up.format,
-            down: store.down.format,
+            inputs: unit.gate.k,
+            inner: unit.gate.n,
+            gate: unit.gate.format,
+            up: unit.up.format,
+            down: unit.down.format,
             elements: ELEMENTS,
             lanes: config.threads as usize,
             max_rows: config.max_tokens as usize,
@@ -48,15 +48,25 @@ impl Topology {
         Ok(Self { shape, plan })
     }
 
-    fn serves(&self, store: &ExpertStore) -> bool {
-        let (shape, parts) = (&self.shape, [&store.gate, &store.up, &store.down]);
-        shape.inputs == store.gate.k
-            && shape.inner == store.gate.n
+    fn serves(&self, unit: &Unit) -> bool {
+        let (shape, parts) = (&self.shape, [&unit.gate, &unit.up, &unit.down]);
+        shape.inputs == unit.gate.k
+            && shape.inner == unit.gate.n
             && parts.map(|part| part.format) == [shape.gate, shape.up, shape.down]
     }
 }
 
-/// Fills `topologies` with the distinct classes of a model's layers and `class` with each layer's; the number of classes.
+/// The gated units of a layer: its experts' (all of one shape), then the one that all tokens pass.
+#[must_use]
+pub fn units(feed: &FeedWeights) -> [Option<Unit>; 2] {
+    match feed {
+        FeedWeights::Sparse(sparse) => [Some(sparse.store.unit), sparse.shared],
+        FeedWeights::Dense(unit) => [None, Some(*unit)],
+    }
+}
+
+/// Fills `topologies` with the distinct classes of a model's units and `class` with those of each layer, two a layer as
+/// in [`units`].
 ///
 /// # Errors
 /// As [`Topology::new`].
@@ -66,17 +76,19 @@ pub fn build(
     budget: u32,
     topologies: &mut [Option<Topology>],
     class: &mut [u32],
-) -> Result<usize, Refusal> {
+) -> Result<(), Refusal> {
     let mut count = 0;
-    for (index, class) in class.iter_mut().enumerate() {
-        let store = model.layer(index)?.store;
-        let known =
-            topologies[..count].iter().position(|known| known.is_some_and(|known| known.serves(&store)));
-        *class = known.unwrap_or(count) as u32;
-        if known.is_none() {
-            topologies[count] = Some(Topology::new(&store, config, budget)?);
-            count += 1;
+    for (index, class) in class.chunks_exact_mut(2).enumerate() {
+        for (unit, class) in units(&model.layer(index)?.feed).iter().zip(class) {
+            let Some(unit) = unit else { continue };
+            let known =
+                topologies[..count].iter().position(|known| known.is_some_and(|known| known.serves(unit)));
+            *class = known.unwrap_or(count) as u32;
+            if known.is_none() {
+                topologies[count] = Some(Topology::new(unit, config, budget)?);
+                count += 1;
+            }
         }
     }
-    Ok(count)
+    Ok(())
 }

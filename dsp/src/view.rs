@@ -49,7 +49,8 @@ impl<'a> Rows<'a> {
 #[derive(Debug)]
 pub struct Grid<'a> {
     base: NonNull<f32>,
-    len: usize,
+    rows: usize,
+    columns: usize,
     stride: usize,
     owner: PhantomData<&'a mut [f32]>,
 }
@@ -61,26 +62,40 @@ impl<'a> Grid<'a> {
     /// A grid over `data` with rows of `stride` elements.
     #[must_use]
     pub fn new(data: &'a mut [f32], stride: usize) -> Self {
-        Self { len: data.len(), stride, base: NonNull::from(data).cast(), owner: PhantomData }
+        let rows = data.len() / stride;
+        Self { rows, columns: stride, stride, base: NonNull::from(data).cast(), owner: PhantomData }
+    }
+
+    /// The grid's columns `columns` alone.
+    ///
+    /// # Panics
+    /// When they reach out of the grid.
+    #[must_use]
+    pub fn narrow(self, columns: Range<usize>) -> Self {
+        assert!(columns.start <= columns.end && columns.end <= self.columns, "columns out of the grid");
+        let first = if self.rows == 0 { 0 } else { columns.start };
+        // SAFETY: `first` lies inside the first row.
+        let base = unsafe { self.base.add(first) };
+        Self { base, columns: columns.len(), ..self }
     }
 
     /// Rows of the grid.
     #[must_use]
     pub const fn rows(&self) -> usize {
-        self.len / self.stride
+        self.rows
     }
 
     /// Columns of the grid.
     #[must_use]
     pub const fn columns(&self) -> usize {
-        self.stride
+        self.columns
     }
 
     /// The whole grid as one block.
     #[must_use]
     pub const fn into_block(self) -> Block<'a> {
-        let (rows, columns) = (self.rows(), self.stride);
-        Block { base: self.base, rows, columns, stride: self.stride, owner: PhantomData }
+        let Self { base, rows, columns, stride, .. } = self;
+        Block { base, rows, columns, stride, owner: PhantomData }
     }
 
     /// The block of these rows and columns.
@@ -92,8 +107,8 @@ impl<'a> Grid<'a> {
     /// No two blocks that are alive at once overlap.
     #[must_use]
     pub unsafe fn block(&self, rows: Range<usize>, columns: Range<usize>) -> Block<'_> {
-        assert!(rows.start <= rows.end && rows.end <= self.rows(), "rows out of the grid");
-        assert!(columns.start <= columns.end && columns.end <= self.stride, "columns out of the grid");
+        assert!(rows.start <= rows.end && rows.end <= self.rows, "rows out of the grid");
+        assert!(columns.start <= columns.end && columns.end <= self.columns, "columns out of the grid");
         let first = if rows.is_empty() { 0 } else { rows.start * self.stride + columns.start };
         // SAFETY: `first` lies inside the slice by the assertions.
         let base = unsafe { self.base.add(first) };

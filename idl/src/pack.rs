@@ -106,6 +106,28 @@ pub enum Role {
     FinalNorm = 10,
     /// Head, width → vocab.
     Head = 11,
+    /// Latent attention's down projection, width → latent + rope width.
+    Latent = 12,
+    /// Norm weights of the latent vector.
+    LatentNorm = 13,
+    /// Latent attention's key matrices, one a head: plain → latent (absorbed) or latent → plain.
+    KeyUp = 14,
+    /// Latent attention's value matrices, latent → heads · value_width.
+    ValueUp = 15,
+    /// Convolution's input projection, width → 3 · width.
+    ConvolutionIn = 16,
+    /// Convolution's taps, `[width][taps]`, a vector.
+    Taps = 17,
+    /// Convolution's output projection, width → width.
+    ConvolutionOut = 18,
+    /// Bias of the router's choice, `[experts]`.
+    ChoiceBias = 19,
+    /// Gate of the unit that all tokens pass (dense layers, shared experts), width → inner.
+    Gate = 20,
+    /// Its up projection, width → inner.
+    Up = 21,
+    /// Its down projection, inner → width.
+    Down = 22,
 }
 
 /// The layer number of matrices that belong to no layer.

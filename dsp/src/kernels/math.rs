@@ -50,17 +50,3 @@ pub(super) fn silu<L: Lanes>(l: L, x: L::F) -> L::F {
 pub fn rsqrt(x: f32) -> f32 {
     1.0 / libm::sqrtf(x)
 }
-
-/// Cosines and sines of one position's angles `position · base^(−2i/width)`, one of each a pair, width = 2·`cos.len()`.
-///
-/// # Panics
-/// When the two slices differ in length.
-pub fn rope_angles(base: f32, position: u32, cos: &mut [f32], sin: &mut [f32]) {
-    assert!(cos.len() == sin.len(), "a cosine and a sine a pair");
-    let pairs = cos.len() as f64;
-    for (i, (cos, sin)) in cos.iter_mut().zip(sin).enumerate() {
-        let angle = f64::from(position) * libm::pow(f64::from(base), -(i as f64) / pairs);
-        *cos = libm::cos(angle) as f32;
-        *sin = libm::sin(angle) as f32;
-    }
-}

@@ -193,22 +193,6 @@ pub fn an_element_does_not_depend_on_its_place(kernels: &dyn Kernels) {
 }
 
 #[test]
-fn angles_are_those_of_f64() {
-    for (base, width) in [(10_000f32, 128usize), (1e6, 64), (500_000.0, 6)] {
-        for position in [0u32, 1, 2, 511, 4095, 131_071] {
-            let (mut cos, mut sin) = (vec![0.0; width / 2], vec![0.0; width / 2]);
-            math::rope_angles(base, position, &mut cos, &mut sin);
-            for i in 0..width / 2 {
-                let angle = f64::from(position) * f64::from(base).powf(-2.0 * i as f64 / width as f64);
-                // One rounding to f32, and f64's own error of an angle up to 2^17.
-                close(cos[i], angle.cos(), U + 1e-10, "cos");
-                close(sin[i], angle.sin(), U + 1e-10, "sin");
-            }
-        }
-    }
-}
-
-#[test]
 fn rsqrt_rounds_twice() {
     for i in 1..1000 {
         let x = i as f32 * 0.37;

@@ -192,9 +192,14 @@ impl Writer<'_> {
 
     /// Reads rows of a matrix's tensor.
     fn rows(&self, tensor: &Tensor, first: u64, count: usize, rows: &mut Vec<u8>) -> Result<()> {
-        let row_bytes = tensor.row_bytes();
-        rows.resize(count * row_bytes as usize, 0);
-        self.gguf.read_data(tensor, first * row_bytes, rows)
+        rows.clear();
+        self.append_rows(tensor, first, count, rows)
+    }
+
+    fn append_rows(&self, tensor: &Tensor, first: u64, count: usize, rows: &mut Vec<u8>) -> Result<()> {
+        let (row_bytes, before) = (tensor.row_bytes(), rows.len());
+        rows.resize(before + count * row_bytes as usize, 0);
+        self.gguf.read_data(tensor, first * row_bytes, &mut rows[before..])
     }
 
     /// Writes a matrix, or a vector.
@@ -204,7 +209,7 @@ impl Writer<'_> {
         let encoding = encoding_of(tensor)?;
         let mut rows = Vec::new();
         if matrix.n == 0 {
-            self.rows(tensor, 0, 1, &mut rows)?;
+            self.rows(tensor, 0, (u64::from(matrix.k) / tensor.dims[0]) as usize, &mut rows)?;
             return self.put(&encode::encode_vector(encoding, &rows));
         }
         let (k, n) = (matrix.k as usize, matrix.n as usize);
@@ -214,7 +219,10 @@ impl Writer<'_> {
         let mut out = Vec::new();
         for first in (0..n).step_by(strips_a_chunk * TILE) {
             let count = (n - first).min(strips_a_chunk * TILE);
-            self.rows(tensor, matrix.first_row + first as u64, count, &mut rows)?;
+            rows.clear();
+            for (row, count) in matrix.pieces(first, count) {
+                self.append_rows(tensor, row, count, &mut rows)?;
+            }
             out.resize(count.div_ceil(TILE) * strip_bytes, 0);
             encode::encode_strips(encoding, tensor.ggml, k, &rows, &mut out);
             self.put(&out)?;

@@ -145,7 +145,10 @@ pub fn inspect(path: &Path) -> Result<Inspection> {
 
 impl Sizes {
     fn of(recipe: &Recipe) -> Option<Self> {
-        let FeedForward::Experts(experts) = recipe.kinds.first()?.feed_forward;
+        let experts = recipe.kinds.iter().find_map(|kind| match kind.feed_forward {
+            FeedForward::Experts(experts) => Some(experts),
+            FeedForward::Dense { .. } => None,
+        })?;
         Some(Self {
             layers: recipe.layers.len(),
             width: recipe.width,

@@ -53,7 +53,7 @@ impl ExpertMatrix {
             Place::Stacked { tensor, first, stride } => (*tensor, first + u64::from(expert) * stride),
             Place::Each(tensors) => (tensors[expert as usize], 0),
         };
-        Matrix { tensor, first_row, k: self.k, n: self.n, format: self.format }
+        Matrix { tensor, first_row, run: self.n, stride: 0, k: self.k, n: self.n, format: self.format }
     }
 }
 

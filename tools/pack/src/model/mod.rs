@@ -4,7 +4,9 @@
 //! computation, is a refusal and not a wrong number later.
 
 mod architecture;
+mod attention;
 mod experts;
+mod feeds;
 mod identity;
 mod keys;
 mod tensors;
@@ -14,8 +16,7 @@ use crate::gguf::{Gguf, Value};
 use architecture::{Architecture, NEUTRAL};
 use estream_idl::format::Format;
 use estream_idl::pack::{NO_LAYER, Role};
-use estream_idl::recipe::{Attention, Experts, FeedForward, Layer, MAX_LAYERS, Mixer, QkNorm, Recipe, Rope};
-use experts::Projection;
+use estream_idl::recipe::{Layer, MAX_LAYERS, Recipe};
 pub use experts::{ExpertMatrix, Place};
 use keys::Keys;
 use tensors::Tensors;
@@ -27,12 +28,30 @@ pub struct Matrix {
     pub tensor: usize,
     /// Row of the tensor with which it begins.
     pub first_row: u64,
+    /// Rows that stand together in the tensor; all of them unless it shares the tensor with another matrix.
+    pub run: u32,
+    /// Rows from one run to the next.
+    pub stride: u64,
     /// Inputs.
     pub k: u32,
     /// Outputs; 0 for a vector.
     pub n: u32,
     /// Storage in the pack.
     pub format: Format,
+}
+
+impl Matrix {
+    /// Where rows `first..first + count` stand in the tensor: (first row, rows) a piece.
+    pub fn pieces(&self, first: usize, count: usize) -> impl Iterator<Item = (u64, usize)> + use<> {
+        let (run, stride, begin) = (self.run as usize, self.stride, self.first_row);
+        let mut at = first;
+        std::iter::from_fn(move || {
+            let piece = (at / run, at % run);
+            let rows = (run - piece.1).min(first + count - at);
+            at += rows;
+            (rows > 0).then(|| (begin + piece.0 as u64 * stride + piece.1 as u64, rows))
+        })
+    }
 }
 
 /// A matrix that stays resident.
@@ -95,25 +114,19 @@ impl Model {
         let architecture = identity::identify(gguf)?;
         let keys = Keys { gguf, architecture: architecture.name };
         refuse_unknown_switches(&keys, architecture)?;
-        Builder { architecture, keys, tensors: Tensors::new(gguf) }.build()
+        let width = keys.u32("embedding_length")?;
+        let tensors = Tensors::new(gguf);
+        Builder { architecture, keys, tensors, width, dense: Vec::new(), sparse: Vec::new() }.build()
     }
-}
-
-/// The numbers of one layer before its tensors are looked at.
-struct Sizes {
-    width: u32,
-    heads: u32,
-    kv_heads: u32,
-    key_width: u32,
-    value_width: u32,
-    experts: u32,
-    expert_width: u32,
 }
 
 struct Builder<'a> {
     architecture: &'static Architecture,
     keys: Keys<'a>,
     tensors: Tensors<'a>,
+    width: u32,
+    dense: Vec<Dense>,
+    sparse: Vec<SparseLayer>,
 }
 
 impl Builder<'_> {
@@ -124,45 +137,35 @@ impl Builder<'_> {
             let message = format!("block_count is {layers}; 1 to {MAX_LAYERS} layers are possible");
             return Err(Error::input("unsupported-shape", message));
         }
-        let width = keys.u32("embedding_length")?;
         let mut recipe = Recipe {
-            width,
+            width: self.width,
             vocab: 0,
             context: keys.u32("context_length")?,
             epsilon: keys.f32("attention.layer_norm_rms_epsilon")?,
             kinds: Default::default(),
             layers: Default::default(),
         };
-        let heads = keys.per_layer("attention.head_count", layers)?;
-        let kv_heads = match keys.value("attention.head_count_kv") {
-            Some(_) => keys.per_layer("attention.head_count_kv", layers)?,
-            None => heads.clone(),
-        };
-        let width_key = self.architecture.expert_width.iter().find(|key| keys.value(key).is_some());
-        let expert_widths =
-            keys.per_layer(width_key.unwrap_or(&self.architecture.expert_width[0]), layers)?;
-        let experts = keys.u32("expert_count")?;
-
+        let heads = attention::heads(keys, layers)?;
+        let feeds = feeds::widths(keys, self.architecture, layers)?;
         let embedding = self.embedding(&mut recipe)?;
-        let (mut dense, mut sparse) = (Vec::new(), Vec::new());
-        for layer in 0..layers {
-            let per_head = width.checked_div(heads[layer]).unwrap_or(0);
-            let sizes = Sizes {
-                width,
-                heads: heads[layer],
-                kv_heads: kv_heads[layer],
-                key_width: self.keys.optional_u32("attention.key_length")?.unwrap_or(per_head),
-                value_width: self.keys.optional_u32("attention.value_length")?.unwrap_or(per_head),
-                experts,
-                expert_width: expert_widths[layer],
-            };
-            let kind = self.layer(layer, &sizes, &mut dense, &mut sparse)?;
-            push_kind(&mut recipe, kind)?;
+        for (layer, (heads, feed)) in heads.into_iter().zip(feeds).enumerate() {
+            let norm = self.tensors.vector(&format!("blk.{layer}.attn_norm.weight"), self.width)?;
+            self.add(layer, Role::MixerNorm, norm);
+            let mixer = self.mixer(layer, heads)?;
+            let norm = self.tensors.vector(&format!("blk.{layer}.ffn_norm.weight"), self.width)?;
+            self.add(layer, Role::FeedNorm, norm);
+            let feed_forward = self.feed(layer, feed)?;
+            push_kind(&mut recipe, Layer { mixer, feed_forward })?;
         }
-        let tied = self.head(&recipe, embedding, &mut dense)?;
+        let tied = self.head(&recipe, embedding)?;
         self.tensors.finish()?;
         check_recipe(&recipe)?;
+        let (dense, sparse) = (self.dense, self.sparse);
         Ok(Model { architecture: self.architecture.name, recipe, embedding, dense, sparse, tied })
+    }
+
+    fn add(&mut self, layer: usize, role: Role, matrix: Matrix) {
+        self.dense.push(Dense { role, layer: layer as u16, matrix });
     }
 
     fn embedding(&mut self, recipe: &mut Recipe) -> Result<Matrix> {
@@ -181,76 +184,16 @@ impl Builder<'_> {
         self.tensors.matrix(name, recipe.width, vocab)
     }
 
-    fn layer(
-        &mut self,
-        layer: usize,
-        sizes: &Sizes,
-        dense: &mut Vec<Dense>,
-        sparse: &mut Vec<SparseLayer>,
-    ) -> Result<Layer> {
-        let Sizes { width, heads, kv_heads, key_width, value_width, experts, expert_width } = *sizes;
-        let tensors = &mut self.tensors;
-        let name = |part: &str| format!("blk.{layer}.{part}.weight");
-        let mut add = |role, matrix| dense.push(Dense { role, layer: layer as u16, matrix });
-        let outputs = |heads: u32, width: u32| {
-            heads.checked_mul(width).ok_or_else(|| {
-                Error::input(
-                    "size-overflow",
-                    format!("size overflow: {heads} heads of {width} in layer {layer}"),
-                )
-            })
-        };
-        add(Role::MixerNorm, tensors.vector(&name("attn_norm"), width)?);
-        add(Role::Query, tensors.matrix(&name("attn_q"), width, outputs(heads, key_width)?)?);
-        add(Role::Key, tensors.matrix(&name("attn_k"), width, outputs(kv_heads, key_width)?)?);
-        add(Role::Value, tensors.matrix(&name("attn_v"), width, outputs(kv_heads, value_width)?)?);
-        let mut norm = QkNorm::None;
-        if self.architecture.qk_norm {
-            let whole = tensors.rows_of_vector(&name("attn_q_norm"))? != u64::from(key_width);
-            norm = if whole { QkNorm::Whole } else { QkNorm::PerHead };
-            let long = |heads| if whole { outputs(heads, key_width) } else { Ok(key_width) };
-            add(Role::QueryNorm, tensors.vector(&name("attn_q_norm"), long(heads)?)?);
-            add(Role::KeyNorm, tensors.vector(&name("attn_k_norm"), long(kv_heads)?)?);
-        }
-        add(Role::Output, tensors.matrix(&name("attn_output"), outputs(heads, value_width)?, width)?);
-        add(Role::FeedNorm, tensors.vector(&name("ffn_norm"), width)?);
-        add(Role::Router, tensors.matrix(&name("ffn_gate_inp"), width, experts)?);
-        sparse.push(SparseLayer {
-            layer: layer as u32,
-            experts,
-            gate: tensors.experts(layer, Projection::Gate, width, expert_width, experts)?,
-            up: tensors.experts(layer, Projection::Up, width, expert_width, experts)?,
-            down: tensors.experts(layer, Projection::Down, expert_width, width, experts)?,
-        });
-        let attention = Attention {
-            heads,
-            kv_heads,
-            key_width,
-            value_width,
-            scale: 1.0 / (key_width as f32).sqrt(),
-            norm,
-            rope: Rope {
-                pairs: self.architecture.pairs,
-                width: self.keys.optional_u32("rope.dimension_count")?.unwrap_or(key_width),
-                base: self.keys.optional_f32("rope.freq_base")?.unwrap_or(10_000.0),
-            },
-        };
-        let chosen = self.keys.u32("expert_used_count")?;
-        let renormalise = self.architecture.renormalise;
-        let experts = Experts { experts, chosen, width: expert_width, renormalise };
-        Ok(Layer { mixer: Mixer::Attention(attention), feed_forward: FeedForward::Experts(experts) })
-    }
-
-    fn head(&mut self, recipe: &Recipe, embedding: Matrix, dense: &mut Vec<Dense>) -> Result<bool> {
-        let norm = self.tensors.vector("output_norm.weight", recipe.width)?;
-        dense.push(Dense { role: Role::FinalNorm, layer: NO_LAYER, matrix: norm });
+    fn head(&mut self, recipe: &Recipe, embedding: Matrix) -> Result<bool> {
+        let norm = self.tensors.vector(self.architecture.final_norm, recipe.width)?;
+        self.dense.push(Dense { role: Role::FinalNorm, layer: NO_LAYER, matrix: norm });
         let tied = self.architecture.may_tie && self.keys.gguf.find("output.weight").is_none();
         let matrix = if tied {
             embedding
         } else {
             self.tensors.matrix("output.weight", recipe.width, recipe.vocab)?
         };
-        dense.push(Dense { role: Role::Head, layer: NO_LAYER, matrix });
+        self.dense.push(Dense { role: Role::Head, layer: NO_LAYER, matrix });
         Ok(tied)
     }
 }
@@ -314,14 +257,10 @@ fn refuse_unknown_switches(keys: &Keys<'_>, architecture: &Architecture) -> Resu
             return refused(key, number.to_string());
         }
     }
-    match keys.value("expert_weights_norm") {
-        Some(Value::Bool(norm)) if norm != architecture.renormalise => {
-            return refused("expert_weights_norm", norm.to_string());
-        }
-        _ => {}
-    }
     match keys.gguf.string(&format!("{}.rope.scaling.type", architecture.name))? {
-        Some(kind) if kind != "none" => refused("rope.scaling.type", kind),
+        Some(kind) if kind != "none" && !(kind == "yarn" && architecture.latent) => {
+            refused("rope.scaling.type", kind)
+        }
         _ => Ok(()),
     }
 }

@@ -86,18 +86,34 @@ impl<'a> Tensors<'a> {
     }
 
     pub(super) fn matrix(&mut self, name: &str, k: u32, n: u32) -> Result<Matrix> {
-        let (tensor, format) = self.take(name, [k.into(), n.into(), 1, 1], matrix_format)?;
-        Ok(Matrix { tensor, first_row: 0, k, n, format })
+        self.stacked(name, k, n, 1)
+    }
+
+    /// A matrix of `count` blocks of `n` outputs, one after the other in the tensor's third dimension.
+    pub(super) fn stacked(&mut self, name: &str, k: u32, n: u32, count: u32) -> Result<Matrix> {
+        let (tensor, format) = self.take(name, [k.into(), n.into(), count.into(), 1], matrix_format)?;
+        let n = n.checked_mul(count).ok_or_else(|| {
+            Error::input("size-overflow", format!("size overflow: {count} blocks of {n} rows")).of(name)
+        })?;
+        Ok(Matrix { tensor, first_row: 0, run: n, stride: 0, k, n, format })
     }
 
     /// A vector of plain elements, which the pack stores in f32.
     pub(super) fn vector(&mut self, name: &str, k: u32) -> Result<Matrix> {
+        self.rows_as_vector(name, k, 1)
+    }
+
+    /// A small tensor of `rows` rows of plain elements, kept as one vector.
+    pub(super) fn rows_as_vector(&mut self, name: &str, k: u32, rows: u32) -> Result<Matrix> {
         let plain = |ggml: &GgmlType| {
             let format = matrix_format(ggml).filter(|format| format.codec == Codec::F16);
             format.and(Some(Format::F32))
         };
-        let (tensor, format) = self.take(name, [k.into(), 1, 1, 1], plain)?;
-        Ok(Matrix { tensor, first_row: 0, k, n: 0, format })
+        let (tensor, format) = self.take(name, [k.into(), rows.into(), 1, 1], plain)?;
+        let k = k.checked_mul(rows).ok_or_else(|| {
+            Error::input("size-overflow", format!("size overflow: {rows} rows of {k} elements")).of(name)
+        })?;
+        Ok(Matrix { tensor, first_row: 0, run: 1, stride: 0, k, n: 0, format })
     }
 
     /// Refuses a file with types that have no codec (naming every tensor) or with tensors that nothing used.

@@ -1,0 +1,148 @@
+//! The end of a pass: final norm and head at the asked positions, results and rows to the host.
+
+use crate::engine::{Engine, Fault};
+use crate::head::{Candidate, Summary};
+use crate::kernels::Chain;
+use crate::linear::product;
+use crate::mixer::weights;
+use crate::pool::Pool;
+use crate::view::{Grid, Rows};
+use estream_idl::address::{PAGE, TILE};
+use estream_idl::io::{NO_TARGET, TOP_WORDS};
+use estream_idl::message::{self, EventKind};
+use estream_idl::status::Status;
+use estream_idl::sync::Ordering;
+
+impl Engine<'_> {
+    /// Final norm and head at the asked positions.
+    pub(crate) fn head(&mut self) -> Result<(), Fault> {
+        self.traffic.mailbox.event(EventKind::Head, self.model.layers(), 0, 0);
+        let norm = self.model.final_norm;
+        self.norm(&norm)?;
+        self.outputs()?;
+        for request in 0..self.batch.request_count {
+            if self.batch.requests[request].rows != 0 {
+                self.rows(request)?;
+            }
+        }
+        while self.traffic.panel_free.contains(&false) {
+            self.traffic.sleep()?;
+        }
+        self.traffic.pump()
+    }
+
+    /// Columns of a panel for `rows` rows, whole strips.
+    fn panel_columns(&self, rows: usize) -> usize {
+        (self.io.panel_pages * PAGE / 4 / rows.max(1) / TILE * TILE).max(TILE)
+    }
+
+    /// Candidates, log-probabilities and targets of the batch's outputs.
+    fn outputs(&mut self) -> Result<(), Fault> {
+        let (width, vocab) = (self.model.recipe.width as usize, self.model.recipe.vocab as usize);
+        let (count, top_k) = (self.batch.output_count, self.config.top_k as usize);
+        if count == 0 {
+            return Ok(());
+        }
+        // Outputs are gathered to the front of the query buffer, which no layer needs any more. It holds at least one
+        // row; as many outputs are taken at once as fit.
+        let most = (self.work.query.len() / width).min(count).max(1);
+        for first in (0..count).step_by(most) {
+            let outputs = &self.batch.outputs[first..count.min(first + most)];
+            let gathered = &mut self.work.query[..outputs.len() * width];
+            for (row, output) in gathered.chunks_exact_mut(width).zip(outputs) {
+                row.copy_from_slice(&self.work.side[output.token as usize * width..][..width]);
+            }
+            let summaries = &mut self.work.summaries[..outputs.len()];
+            summaries.fill(Summary::new());
+            let columns = (self.io.panel_pages * PAGE / 4 / outputs.len() / TILE * TILE).max(TILE);
+            let matrix = weights(&self.shared, &self.model.head)?;
+            for column in (0..vocab).step_by(columns) {
+                let columns = columns.min(vocab - column);
+                let panel = self.shared.panel(self.io.panel_page, self.io.panel_pages)?;
+                let panel = &mut panel[..outputs.len() * columns];
+                let x = Rows::new(gathered, width);
+                let out = Grid::new(panel, columns);
+                let strip = column / TILE;
+                product(self.kernels, &self.pool, self.work.scratch, x, matrix, strip, out, Chain::Start);
+                for (row, logits) in panel.chunks_exact(columns).enumerate() {
+                    let best = &mut self.work.candidates[row * top_k..(row + 1) * top_k];
+                    let target = outputs[row].target;
+                    summaries[row].fold(self.kernels, logits, column as u32, target, best);
+                }
+                self.traffic.mailbox.beat(self.model.layers(), 0);
+            }
+            if summaries.iter().any(|summary| !summary.is_finite()) {
+                return Err(Status::NotFinite.into());
+            }
+            let io = self.shared.io();
+            for (row, summary) in summaries.iter().enumerate() {
+                let put = |at: usize, value: u32| io[at].store(value, Ordering::Relaxed);
+                let output = first + row;
+                let logprob = summary.target_log_prob(&outputs[row]);
+                if outputs[row].target != NO_TARGET {
+                    put(self.io.target_logprobs + output, logprob.to_bits());
+                }
+                let best = &self.work.candidates[row * top_k..(row + 1) * top_k];
+                for (rank, Candidate { id, logit }) in best.iter().enumerate() {
+                    let at = self.io.tops + (output * top_k + rank) * TOP_WORDS;
+                    put(at, if rank < summary.kept() { *id } else { NO_TARGET });
+                    put(at + 1, logit.to_bits());
+                    put(at + 2, summary.log_prob(*logit).to_bits());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All rows of one request, panel by panel through the host.
+    fn rows(&mut self, request: usize) -> Result<(), Fault> {
+        let (width, vocab) = (self.model.recipe.width as usize, self.model.recipe.vocab as usize);
+        let span = self.batch.requests[request];
+        let (first, rows) = (span.first as usize, span.tokens as usize);
+        let columns = self.panel_columns(rows);
+        let matrix = weights(&self.shared, &self.model.head)?;
+        let mut panel = 0;
+        for column in (0..vocab).step_by(columns) {
+            let columns = columns.min(vocab - column);
+            while !self.traffic.panel_free[panel] {
+                self.traffic.sleep()?;
+            }
+            self.traffic.pump()?;
+            let page = self.io.panel_page + panel * self.io.panel_pages;
+            let logits = &mut self.shared.panel(page, self.io.panel_pages)?[..rows * columns];
+            let x = Rows::new(&self.work.side[first * width..(first + rows) * width], width);
+            let (strip, out) = (column / TILE, Grid::new(logits, columns));
+            product(self.kernels, &self.pool, self.work.scratch, x, matrix, strip, out, Chain::Start);
+            if !all_finite(&self.pool, logits) {
+                return Err(Status::NotFinite.into());
+            }
+            self.traffic.panel_free[panel] = false;
+            let message = message::Rows {
+                ticket: 0,
+                request: request as u32,
+                first_row: 0,
+                rows: rows as u32,
+                first_column: column as u32,
+                columns: columns as u32,
+                page: page as u32,
+            };
+            self.traffic.mailbox.lend(panel as u32, message)?;
+            self.traffic.mailbox.beat(self.model.layers(), 0);
+            panel = (panel + 1) % self.traffic.panel_free.len();
+        }
+        Ok(())
+    }
+}
+
+/// Whether no value is infinite or not a number.
+fn all_finite(pool: &Pool, values: &mut [f32]) -> bool {
+    use core::sync::atomic::AtomicBool;
+    let sound = AtomicBool::new(true);
+    pool.rows(Grid::new(values, 1), 1 << 16, &mut [], &|_, mut block, _| {
+        let all = (0..block.rows()).all(|row| block.row(row)[0].is_finite());
+        if !all {
+            sound.store(false, Ordering::Relaxed);
+        }
+    });
+    sound.load(Ordering::Relaxed)
+}
