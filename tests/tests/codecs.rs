@@ -5,7 +5,7 @@
 
 use estream_dsp::kernels::rows::decode_row;
 use estream_dsp::kernels::{Kernels, Strip, choose};
-use estream_dsp::model::{ExpertMatrix, Matrix, Model};
+use estream_dsp::model::{ExpertStore, FeedWeights, LayerWeights, Matrix, MixerWeights, Model};
 use estream_idl::call::KernelSet;
 use estream_idl::format::Format;
 use estream_idl::pack::{Extent, Header};
@@ -58,6 +58,12 @@ fn difference(got: &[f32], wanted: &[f32]) -> Option<String> {
     Some(format!("element {at} is {:e}, not {:e}", got[at], wanted[at]))
 }
 
+/// The experts of a sparse layer.
+fn store(layer: &LayerWeights) -> &ExpertStore {
+    let FeedWeights::Sparse(sparse) = &layer.feed else { panic!("the model's layers have experts") };
+    &sparse.store
+}
+
 /// Packs `rows` in all their places and compares what comes out.
 fn check(rows: &Rows, folder: &Path, what: &str) {
     let pack = packed(&codecs::model(rows, false), folder);
@@ -65,6 +71,8 @@ fn check(rows: &Rows, folder: &Path, what: &str) {
     let model = Model::read(extent(&pack, header.recipe), extent(&pack, header.directory))
         .unwrap_or_else(|refusal| panic!("{what}: {refusal:?}"));
     let layer = model.layer(0).unwrap_or_else(|refusal| panic!("{what}: {refusal:?}"));
+    let MixerWeights::Attention(attention) = &layer.mixer else { panic!("{what}: the model has attention") };
+    let store = store(&layer);
     let queries = rows.cycle(32);
     for kernels in backends() {
         let set = kernels.set().name();
@@ -74,9 +82,9 @@ fn check(rows: &Rows, folder: &Path, what: &str) {
             assert_eq!(difference(&got, wanted), None, "{what} {set}: {name}");
         };
         dense(&model.head, &rows.values, "head");
-        dense(&layer.attention.query, &queries.values, "query");
-        for (matrix, name) in [(&layer.store.gate, "gate"), (&layer.store.up, "up")] {
-            let bytes = &pack[layer.store.file as usize + matrix.at..];
+        dense(&attention.query, &queries.values, "query");
+        for (matrix, name) in [(&store.unit.gate, "gate"), (&store.unit.up, "up")] {
+            let bytes = &pack[store.file as usize + matrix.at..];
             let got = decoded(kernels, matrix.format, matrix.k, matrix.n, bytes);
             assert_eq!(difference(&got, &rows.values), None, "{what} {set}: {name}");
         }
@@ -96,8 +104,9 @@ fn check_down(rows: &Rows, folder: &Path, what: &str) {
     let header = Header::read_from_prefix(&pack).expect("a header").0;
     let model = Model::read(extent(&pack, header.recipe), extent(&pack, header.directory))
         .unwrap_or_else(|refusal| panic!("{what}: {refusal:?}"));
-    let store = model.layer(0).unwrap_or_else(|refusal| panic!("{what}: {refusal:?}")).store;
-    let ExpertMatrix { format, k, n, at } = store.down;
+    let layer = model.layer(0).unwrap_or_else(|refusal| panic!("{what}: {refusal:?}"));
+    let store = store(&layer);
+    let Matrix { format, k, n, at } = store.unit.down;
     for kernels in backends() {
         let got = decoded(kernels, format, k, n, &pack[store.file as usize + at..]);
         assert_eq!(difference(&got, &rows.values), None, "{what} {}: down", kernels.set().name());

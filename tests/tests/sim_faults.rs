@@ -19,8 +19,10 @@ use tempfile::TempDir;
 const SOON: Duration = Duration::from_secs(1);
 /// Room for a busy machine on top of a stated time.
 const SLACK: Duration = Duration::from_secs(2);
-/// The silence that the tests allow.
-const SILENCE: Duration = Duration::from_secs(1);
+/// The silence that the tests allow: the firmware beats at every bank, and what lies between two of them takes a simulator
+/// on a busy machine up to a second with this many tokens.
+const SILENCE: Duration = Duration::from_secs(4);
+const TOKENS: usize = 48;
 
 // Words of the control segment, written out from the table in the contract: lines of 32 words.
 const TO_DSP_HEAD: usize = 0;
@@ -38,10 +40,11 @@ fn packed() -> (TempDir, PathBuf) {
 /// Runs the program on a simulator; it must not get as far as a number.
 fn fails(pack: &Path, simulator: &Simulator, code: i32) -> String {
     let mut command = program::estream();
-    let Ended { code: exit, stdout, stderr, .. } =
+    let Ended { code: exit, stdout, stderr, time, .. } =
         program::finish(command.arg("run").arg(pack).args(["--tokens", "1,2,3"]).args(flags(simulator)));
     assert_eq!((exit, stdout.as_str()), (code, ""), "{stderr}");
     assert!(!stderr.contains("panicked"), "{stderr}");
+    assert!(time < SOON + SLACK, "refused after {time:?}");
     stderr
 }
 
@@ -53,9 +56,7 @@ fn a_part_that_is_missing_is_named() {
     let missing = |change: fn(&mut Simulator, PathBuf)| {
         let mut simulator = simulator.clone();
         change(&mut simulator, nowhere.clone());
-        let begun = Instant::now();
         let message = fails(&pack, &simulator, 4);
-        assert!(begun.elapsed() < SOON + SLACK);
         assert!(message.contains("nowhere"), "{message}");
         message
     };
@@ -159,7 +160,7 @@ fn session(simulator: &Simulator, pack: &Path) -> (Session, Outside) {
     let outside = Outside::of(&sim);
     let pack = Pack::open(pack, Verify::Never, &|_, _| ()).expect("the pack opens");
     let config = Config {
-        max_tokens: 96,
+        max_tokens: TOKENS as u32,
         max_requests: 1,
         max_outputs: 1,
         top_k: 3,
@@ -180,8 +181,8 @@ fn session(simulator: &Simulator, pack: &Path) -> (Session, Outside) {
 /// A pass over the golden's prompt, which takes seconds in the simulator and must fail; its error, twice.
 fn pass(session: &mut Session) -> Error {
     let golden = fixture::own();
-    let outputs = [Output { position: 95, target: None }];
-    let requests = [Request { ids: &golden.prompts[0].ids, outputs: &outputs, rows: false }];
+    let outputs = [Output { position: TOKENS as u32 - 1, target: None }];
+    let requests = [Request { ids: &golden.prompts[0].ids[..TOKENS], outputs: &outputs, rows: false }];
     let error = session.prefill(&requests, &mut NoRows).expect_err("the pass fails");
     let again = session.prefill(&requests, &mut NoRows).expect_err("a session fails once");
     assert_eq!((again.code, &again.message), (error.code, &error.message));
@@ -271,12 +272,12 @@ fn a_ring_that_either_side_corrupts_ends_the_session() {
     for word in [TO_DSP_HEAD, TO_HOST_TAIL] {
         let (mut session, outside) = session(&simulator, &pack);
         outside.scribble(word, outside.word(word).wrapping_add(100_000));
-        let begun = Instant::now();
         // The host writes its head anew with the next message; the firmware looks before that.
         thread::sleep(Duration::from_millis(200));
+        let begun = Instant::now();
+        // It believes nothing any more and says nothing: the heartbeat tells.
         let error = pass(&mut session);
-        println!("word {word}: {error} after {:?}", begun.elapsed());
-        assert!(["protocol", "silent"].contains(&error.code), "word {word}: {error}");
+        assert_eq!(error.code, "silent", "word {word}: {error}");
         assert!(begun.elapsed() < SILENCE + SLACK, "word {word}: {:?}", begun.elapsed());
         assert!(session.close().is_err());
         assert!(outside.gone());

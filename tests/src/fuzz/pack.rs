@@ -2,7 +2,7 @@
 //!
 //! The bytes are the file's beginning; behind them it is a hole as long as the header wants, within reason.
 
-use estream_dsp::model::Model;
+use estream_dsp::model::{FeedWeights, Model, SparseWeights};
 use estream_host::{Pack, Verify};
 use estream_idl::pack::{Checksums, Directory, Extent, Header};
 use std::io::Write;
@@ -74,8 +74,8 @@ pub(super) fn model(recipe: &[u8], directory: &[u8]) {
     assert!(model.head.at as u64 + model.head.bytes() as u64 <= dense.bytes);
     for index in 0..model.layers() {
         let layer = model.layer(index).expect("read has checked every layer");
-        let store = layer.store;
-        for matrix in [store.gate, store.up, store.down] {
+        let FeedWeights::Sparse(SparseWeights { store, .. }) = layer.feed else { continue };
+        for matrix in [store.unit.gate, store.unit.up, store.unit.down] {
             assert!(matrix.at + matrix.format.matrix_bytes(matrix.k, matrix.n) <= store.record_bytes);
         }
         let mut seen = vec![false; store.experts];

@@ -1,7 +1,7 @@
 //! GGUF to pack: the source is read once, a few MiB at a time, and the pack written front to back.
 //!
-//! Memory does not depend on the model: rows of at most [`CHUNK_BYTES`] are read, encoded into strips and written before
-//! the next are read, even where one matrix has hundreds of MiB.
+//! Memory does not depend on the model: rows of at most [`CHUNK_BYTES`] are read and encoded into strips while the ones
+//! before them are written, even where one matrix has hundreds of MiB.
 
 use crate::encode::{self, Encoding};
 use crate::error::{Error, Result};
@@ -14,6 +14,7 @@ use crate::model_files::ModelFiles;
 use crate::order::Order;
 use crate::output::Output;
 use crate::source::read_vec;
+use crate::write_behind::WriteBehind;
 use estream_idl::address::{PAGE, TILE};
 use estream_idl::format::VECTOR;
 use estream_idl::pack::{ChecksumHeader, ExtentSum};
@@ -22,7 +23,7 @@ use std::path::{Path, PathBuf};
 use zerocopy::IntoBytes;
 
 /// Bytes of source rows in memory.
-const CHUNK_BYTES: usize = 8 << 20;
+const CHUNK_BYTES: usize = 4 << 20;
 
 /// The key in the tokenizer extent that says that the head repeats the embedding.
 pub(crate) const TIED_HEAD: &str = "estream.tied_head";
@@ -84,17 +85,15 @@ pub(crate) fn pack(gguf: &Gguf<'_>, output: &Path, options: &Options<'_>) -> Res
     };
     let layout = Layout::of(&model, &order, tokenizer(gguf, model.tied)?)?;
     let output = Output::create(output, layout.header.file_bytes)?;
-    let writer = Writer {
-        output: &output,
-        gguf,
-        at: layout.header.dense.file,
-        crc: 0,
-        total: layout.header.file_bytes,
-        progress: options.progress,
-    };
     let header = layout.header;
-    write(writer, &model, &order, layout)?;
+    let tables = WriteBehind::run(&output, |disk| {
+        let (at, total) = (header.dense.file, header.file_bytes);
+        let progress = options.progress;
+        write(Writer { disk, gguf, at, crc: 0, total, progress }, &model, &order, &layout)
+    })?;
+    finish(&output, layout, tables)?;
     output.commit()?;
+    (options.progress)(header.file_bytes, header.file_bytes);
     Ok(Report {
         architecture: model.architecture.to_owned(),
         file_bytes: header.file_bytes,
@@ -122,7 +121,7 @@ fn tokenizer(gguf: &Gguf<'_>, tied: bool) -> Result<Vec<u8>> {
 }
 
 struct Writer<'a> {
-    output: &'a Output,
+    disk: WriteBehind,
     gguf: &'a Gguf<'a>,
     /// Where the next byte goes.
     at: u64,
@@ -132,7 +131,8 @@ struct Writer<'a> {
     progress: Progress<'a>,
 }
 
-fn write(mut writer: Writer<'_>, model: &Model, order: &Order, mut layout: Layout) -> Result<()> {
+/// Writes all weights and returns the checksum table.
+fn write(mut writer: Writer<'_>, model: &Model, order: &Order, layout: &Layout) -> Result<Vec<u8>> {
     let mut sums = Vec::with_capacity(layout.matrices.len());
     for (dense, entry) in model.dense.iter().zip(&layout.matrices) {
         writer.matrix(&dense.matrix)?;
@@ -149,9 +149,12 @@ fn write(mut writer: Writer<'_>, model: &Model, order: &Order, mut layout: Layou
         }
     }
     debug_assert_eq!(writer.at, writer.total);
-
     let head = ChecksumHeader { extents: sums.len() as u32, embedding_pages: pages.len() as u32 };
-    let checksums = [head.as_bytes(), sums.as_bytes(), pages.as_bytes()].concat();
+    Ok([head.as_bytes(), sums.as_bytes(), pages.as_bytes()].concat())
+}
+
+/// Writes the tables and then the header, which seals them.
+fn finish(output: &Output, mut layout: Layout, checksums: Vec<u8>) -> Result<()> {
     let header = &mut layout.header;
     for (extent, bytes) in [
         (&mut header.recipe, layout.recipe),
@@ -162,26 +165,30 @@ fn write(mut writer: Writer<'_>, model: &Model, order: &Order, mut layout: Layou
         let mut bytes = bytes;
         bytes.resize(padded(bytes.len() as u64) as usize, 0);
         extent.crc = crc32c::crc32c(&bytes);
-        writer.output.write_at(extent.file, &bytes)?;
+        output.write_at(extent.file, &bytes)?;
     }
     header.crc = crc32c::crc32c(header.as_bytes());
-    writer.output.write_at(0, header.as_bytes())?;
-    (writer.progress)(writer.total, writer.total);
-    Ok(())
+    output.write_at(0, header.as_bytes())
 }
 
 impl Writer<'_> {
-    fn put(&mut self, bytes: &[u8]) -> Result<()> {
-        self.output.write_at(self.at, bytes)?;
-        self.crc = crc32c::crc32c_append(self.crc, bytes);
+    fn put(&mut self, bytes: Vec<u8>) -> Result<()> {
+        self.crc = crc32c::crc32c_append(self.crc, &bytes);
+        let at = self.at;
         self.at += bytes.len() as u64;
+        self.disk.write(at, bytes)?;
         (self.progress)(self.at, self.total);
         Ok(())
     }
 
     fn pad(&mut self, alignment: u64) -> Result<()> {
         let bytes = self.at.next_multiple_of(alignment) - self.at;
-        if bytes > 0 { self.put(&[0; PAGE][..bytes as usize]) } else { Ok(()) }
+        if bytes == 0 {
+            return Ok(());
+        }
+        let mut zeros = self.disk.buffer();
+        zeros.resize(bytes as usize, 0);
+        self.put(zeros)
     }
 
     /// Ends the extent that began at `file`.
@@ -210,22 +217,22 @@ impl Writer<'_> {
         let mut rows = Vec::new();
         if matrix.n == 0 {
             self.rows(tensor, 0, (u64::from(matrix.k) / tensor.dims[0]) as usize, &mut rows)?;
-            return self.put(&encode::encode_vector(encoding, &rows));
+            return self.put(encode::encode_vector(encoding, &rows));
         }
         let (k, n) = (matrix.k as usize, matrix.n as usize);
         let row_bytes = tensor.row_bytes() as usize;
         let strip_bytes = encoding.format.strip(k).bytes;
         let strips_a_chunk = (CHUNK_BYTES / (row_bytes * TILE)).max(1);
-        let mut out = Vec::new();
         for first in (0..n).step_by(strips_a_chunk * TILE) {
             let count = (n - first).min(strips_a_chunk * TILE);
             rows.clear();
             for (row, count) in matrix.pieces(first, count) {
                 self.append_rows(tensor, row, count, &mut rows)?;
             }
+            let mut out = self.disk.buffer();
             out.resize(count.div_ceil(TILE) * strip_bytes, 0);
             encode::encode_strips(encoding, tensor.ggml, k, &rows, &mut out);
-            self.put(&out)?;
+            self.put(out)?;
         }
         Ok(())
     }
@@ -237,19 +244,20 @@ impl Writer<'_> {
         let encoding = encoding_of(tensor)?;
         let row_bytes = tensor.row_bytes() as usize;
         let (k, vocab) = (matrix.k as usize, matrix.n as usize);
-        // Whole pages at a time: PAGE / 16 rows always are, since a row is a multiple of 16 bytes.
-        let rows_a_chunk = (CHUNK_BYTES / row_bytes).max(1).next_multiple_of(PAGE / 16);
-        let (mut rows, mut out, mut pages) = (Vec::new(), Vec::new(), Vec::new());
+        // Whole pages at a time: the fewest rows that fill some.
+        let rows_of_pages = PAGE >> encoded.trailing_zeros().min(PAGE.trailing_zeros());
+        let rows_a_chunk = (CHUNK_BYTES / row_bytes).max(1).next_multiple_of(rows_of_pages);
+        let (mut rows, mut pages) = (Vec::new(), Vec::new());
         for first in (0..vocab).step_by(rows_a_chunk) {
             let count = (vocab - first).min(rows_a_chunk);
             self.rows(tensor, first as u64, count, &mut rows)?;
-            out.clear();
+            let mut out = self.disk.buffer();
             out.resize(padded((count * encoded) as u64) as usize, 0);
             for (row, out) in rows.chunks_exact(row_bytes).zip(out.chunks_exact_mut(encoded)) {
                 encode::encode_row(encoding, tensor.ggml, k, row, out);
             }
             pages.extend(out.chunks_exact(PAGE).map(crc32c::crc32c));
-            self.put(&out)?;
+            self.put(out)?;
         }
         self.crc = 0;
         Ok(pages)

@@ -24,6 +24,7 @@ mod source;
 mod synth;
 mod verify;
 mod vocabulary;
+mod write_behind;
 
 pub use convert::{Options, Progress, Report, convert};
 pub use error::{Error, Result};

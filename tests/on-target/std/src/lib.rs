@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+mod float;
 mod heap;
 pub mod panic;
 pub mod thread;
@@ -38,10 +39,13 @@ pub mod sync {
 pub mod prelude {
     /// Of the edition that the tests are written in.
     pub mod rust_2024 {
+        pub use crate::float::Float as _;
+        pub use crate::{eprintln, println};
         pub use alloc::borrow::ToOwned;
         pub use alloc::boxed::Box;
         pub use alloc::string::{String, ToString};
         pub use alloc::vec::Vec;
+        pub use alloc::{format, vec};
         pub use core::prelude::rust_2024::*;
     }
 }

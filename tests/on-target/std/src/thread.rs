@@ -32,7 +32,8 @@ pub struct Scope<'scope, 'env: 'scope> {
 pub fn scope<'env, T>(body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T) -> T {
     let scope = Scope { threads: Mutex::new(Vec::new()), scope: PhantomData, env: PhantomData };
     let result = body(&scope);
-    for thread in scope.threads.into_inner() {
+    let threads = core::mem::take(&mut *scope.threads.lock());
+    for thread in threads {
         assert!(join(thread) == 0, "a scoped thread panicked");
     }
     result

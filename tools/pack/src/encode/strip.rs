@@ -13,7 +13,9 @@ pub(super) fn encode_strip(encoding: &Encoding, ggml: &GgmlType, k: usize, rows:
     let row_bytes = ggml.row_bytes(k as u64) as usize;
     match encoding.unpack {
         Some(unpack) => {
-            fill_missing_codes(format, k, out);
+            if rows.len() < TILE * row_bytes {
+                fill_missing_codes(format, k, out);
+            }
             let layout = format.strip(k);
             let (weights, bytes) = (ggml.block as usize, ggml.bytes as usize);
             let mut block = Block::EMPTY;

@@ -251,11 +251,6 @@ fn rows_of_plain_elements_need_not_be_whole_tiles() {
 }
 
 #[test]
-fn two_threads_write_what_one_does() {
-    check(types::Q4_0, 64, 32 * 2 * STRIPS_A_THREAD + 5, 3);
-}
-
-#[test]
 fn formats_and_types_name_each_other() {
     for (id, _) in TYPES {
         let ty = types::find(id).unwrap();
