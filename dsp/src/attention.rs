@@ -67,7 +67,7 @@ pub struct Pass<'a> {
     /// Backend.
     pub kernels: &'static dyn Kernels,
     /// Workers.
-    pub pool: &'a Pool,
+    pub pool: &'a Pool<'a>,
     /// The layer's numbers.
     pub attention: &'a Attention,
     /// ε of the norms.

@@ -80,6 +80,8 @@ impl Sizes {
             sizes.groups += (experts.experts as usize).div_ceil(config.group as usize);
             sizes.sparse += 1;
         }
+        // The head gathers its rows there.
+        sizes.query = sizes.query.max(width);
         let widest_row = sizes.query;
         let worker = WORKER_SCRATCH.max(attention::SCRATCH).max(widest_row.next_multiple_of(TILE));
         sizes.scratch = scratch.max(worker * config.threads as usize);

@@ -28,11 +28,11 @@ use estream_idl::status::{Refusal, Status};
 use estream_idl::sync::AtomicU32;
 
 /// The most that one load reads: a group beyond it is asked for in several, cut at record borders.
-const MAX_LOAD: usize = 1 << 30;
+pub(crate) const MAX_LOAD: usize = 1 << 30;
 /// Dense weights are asked for in loads of at least this size, whole matrices each.
 const DENSE_LOAD: u64 = 8 << 20;
 /// Tickets kept free for embedding waves and panels.
-const RESERVED_TICKETS: usize = 72;
+pub(crate) const RESERVED_TICKETS: usize = 72;
 
 /// Why a pass ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl From<Refusal> for Fault {
 impl From<Status> for Fault {
     fn from(status: Status) -> Self {
         match status {
-            Status::Protocol | Status::Stopped => Self::Session(status),
+            Status::Protocol | Status::Stopped | Status::Internal => Self::Session(status),
             other => Self::Pass(other.into()),
         }
     }
@@ -96,7 +96,7 @@ pub(crate) struct Engine<'a> {
     pub(crate) kernels: &'static dyn Kernels,
     pub(crate) io: IoLayout,
     pub(crate) shared: Shared<'a>,
-    pub(crate) pool: Pool,
+    pub(crate) pool: Pool<'a>,
     pub(crate) batch: Batch<'a>,
     pub(crate) work: Work<'a>,
     pub(crate) routes: RouteMap<'a>,
@@ -128,6 +128,8 @@ pub(crate) struct Traffic<'a> {
     pass: Option<u32>,
     /// A batch that came in while dense weights were loading.
     waiting: Option<(u32, u32)>,
+    /// The last pass that the host gave up before it began.
+    cancelled: Option<u32>,
     /// The first failure of this pass.
     failure: Option<Refusal>,
 }
@@ -177,7 +179,7 @@ impl<'a> Engine<'a> {
             .map_err(|_| Refusal::from(Status::BadDirectory))?;
         let banks = reply.segments.bytes_of(Segment::Arena) as usize / config.banks as usize;
         Ok(Self {
-            pool: Pool::new(config.threads as usize)?,
+            pool: Pool::beating(config.threads as usize, Some(control.heartbeat()[0]))?,
             batch: Batch {
                 requests: buffers.requests,
                 ids: buffers.ids,
@@ -221,13 +223,14 @@ impl<'a> Engine<'a> {
                 panel_free: [true; PANELS],
                 pass: None,
                 waiting: None,
+                cancelled: None,
                 failure: None,
             },
             model,
             config,
             kernels,
             io,
-            shared: Shared::new(memory),
+            shared: Shared::new(memory, banks),
             report: PassReport::default(),
             angle_elements,
         })
@@ -263,8 +266,12 @@ impl<'a> Engine<'a> {
             };
             self.traffic.mailbox.log(Message::PassBegins, [pass.into(), requests.into(), 0]);
             let began = platform::now_ns();
-            let refusal = match dense.map_or_else(|| self.pass(pass, requests), |refusal| Err(refusal.into()))
-            {
+            let mut ended = Err(Fault::Session(Status::Internal));
+            // A panic is a bug of this crate. Where it unwinds the host is told at once instead of finding silence.
+            platform::guarded(|| {
+                ended = dense.map_or_else(|| self.pass(pass, requests), |refusal| Err(refusal.into()));
+            });
+            let refusal = match ended {
                 Ok(()) => Status::Ok.into(),
                 Err(Fault::Pass(refusal)) => refusal,
                 Err(Fault::Session(status)) => {
@@ -337,7 +344,7 @@ impl Traffic<'_> {
 
     fn begin(&mut self, pass: u32) -> Result<(), Fault> {
         self.pass = Some(pass);
-        self.failure = None;
+        self.failure = (self.cancelled == Some(pass)).then(|| Status::Cancelled.into());
         let _ = self.mailbox.take_counters();
         Ok(self.residency.begin_pass()?)
     }
@@ -431,6 +438,7 @@ impl Traffic<'_> {
             }
             Arrived::Taken(panel) => self.panel_free[panel as usize] = true,
             Arrived::Cancel(pass) => {
+                self.cancelled = Some(pass);
                 if self.pass == Some(pass) {
                     self.failure.get_or_insert(Status::Cancelled.into());
                 }
@@ -455,12 +463,16 @@ impl Traffic<'_> {
                 let Some(next) = matrices.next_if(|next| next.file == end) else { break };
                 end += next.bytes;
             }
-            while !self.mailbox.has_room(1) {
-                self.sleep()?;
+            // A matrix beyond the largest load comes in several.
+            for file in (file..end).step_by(MAX_LOAD) {
+                while !self.mailbox.has_room(1) {
+                    self.sleep()?;
+                }
+                let bytes = (end - file).min(MAX_LOAD as u64);
+                let (page, pages) = ((file - base) / PAGE as u64, bytes / PAGE as u64);
+                self.mailbox.load(Purpose::Dense, Segment::Dense, page as u32, pages as u32, file)?;
+                self.loading += 1;
             }
-            let (page, pages) = ((file - base) / PAGE as u64, (end - file) / PAGE as u64);
-            self.mailbox.load(Purpose::Dense, Segment::Dense, page as u32, pages as u32, file)?;
-            self.loading += 1;
         }
         self.settle()
     }

@@ -108,7 +108,7 @@ pub struct Operator<'a> {
     /// Backend.
     pub kernels: &'static dyn Kernels,
     /// Workers, at least as many as the plan has lanes.
-    pub pool: &'a Pool,
+    pub pool: &'a Pool<'a>,
     /// The shape class's plan.
     pub plan: &'a Plan,
     /// Normed activations, one row a token.

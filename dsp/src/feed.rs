@@ -126,7 +126,7 @@ impl Engine<'_> {
                 continue;
             }
             let slot = self.traffic.residency.slot((first + place) as u32).ok_or(Status::Protocol)? as usize;
-            let record = slot / group * self.traffic.bank_bytes + slot % group * store.record_bytes;
+            let record = slot % group * store.record_bytes;
             let shared = &self.shared;
             let bind = |matrix: &Matrix| {
                 Ok::<_, Status>((*matrix, shared.record(ready, record + matrix.at, matrix.bytes())?))

@@ -42,7 +42,7 @@ pub mod routes;
 pub mod selftest;
 pub mod session;
 #[allow(unsafe_code)]
-pub mod shared;
+mod shared;
 #[allow(unsafe_code)]
 pub mod skel;
 pub mod topology;

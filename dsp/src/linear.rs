@@ -67,7 +67,7 @@ pub fn strip_product(
 /// strip `first_strip`.
 pub fn product(
     kernels: &dyn Kernels,
-    pool: &Pool,
+    pool: &Pool<'_>,
     scratch: &mut [f32],
     x: Rows<'_>,
     weights: Weights<'_>,

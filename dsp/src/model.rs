@@ -14,6 +14,8 @@ use estream_idl::status::{Refusal, Status};
 /// Most experts of a layer; bounds the check of permutations.
 const MAX_EXPERTS: usize = 4096;
 
+/// Most matrices of a layer, and of no layer.
+const MAX_ROLES: usize = 32;
 /// Largest expert record: one load must hold it.
 const MAX_RECORD: usize = 1 << 30;
 
@@ -142,8 +144,9 @@ pub struct SparseWeights {
     pub shared: Option<Unit>,
 }
 
-/// Weights of a feed-forward part.
+/// Weights of a feed-forward part. The variants differ in size, and most layers have the larger one.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::large_enum_variant)]
 pub enum FeedWeights {
     /// Routed experts.
     Sparse(SparseWeights),
@@ -202,6 +205,7 @@ impl<'a> Model<'a> {
     pub fn read(recipe: &[u8], directory: &'a [u8]) -> Result<Self, Refusal> {
         let recipe = Recipe::decode(recipe).ok_or(Refusal::from(Status::BadRecipe))?;
         let directory = Directory::read(directory).ok_or(Refusal::from(Status::BadDirectory))?;
+        check_order(&recipe, &directory)?;
         let embedding = embedding(&recipe, &directory.header)?;
         let finder = Finder { directory, layer: NO_LAYER };
         let width = recipe.width as usize;
@@ -210,9 +214,6 @@ impl<'a> Model<'a> {
         let model = Self { recipe, directory, embedding, final_norm, head };
         if model.directory.layers.len() != model.sparse_before(model.layers()) {
             return Err(damaged(model.directory.layers.len()));
-        }
-        for (index, entry) in directory.matrices.iter().enumerate() {
-            finder.place(index, &entry, 1)?;
         }
         for index in 0..model.recipe.layers.len() {
             model.layer(index)?;
@@ -315,7 +316,12 @@ impl<'a> Model<'a> {
         {
             return None;
         }
-        let permutation = entry.permutation as usize;
+        // Permutations lie end to end, so no two layers share an entry.
+        let before = (0..ordinal).filter_map(|layer| self.directory.layers.get(layer));
+        let permutation = before.map(|layer| layer.experts as usize).sum::<usize>();
+        if entry.permutation as usize != permutation {
+            return None;
+        }
         let mut seen = [0u64; MAX_EXPERTS / 64];
         for expert in 0..count {
             let position = usize::from(self.directory.permutations.get(permutation.checked_add(expert)?)?);
@@ -329,11 +335,11 @@ impl<'a> Model<'a> {
             file: entry.file,
             record_bytes,
             permutation,
-            unit: Unit {
+            unit: apart(Unit {
                 gate: part(&entry.gate, width, inner, record_bytes)?,
                 up: part(&entry.up, width, inner, record_bytes)?,
                 down: part(&entry.down, inner, width, record_bytes)?,
-            },
+            })?,
         })
     }
 }
@@ -346,6 +352,32 @@ fn part(part: &Part, k: usize, n: usize, record_bytes: usize) -> Option<Matrix> 
         && at.is_multiple_of(VECTOR)
         && at.checked_add(format.matrix_bytes(k, n))? <= record_bytes;
     sound.then_some(Matrix { format, k, n, at })
+}
+
+/// The unit, where its matrices stand one after the other.
+fn apart(unit: Unit) -> Option<Unit> {
+    let ordered = |first: &Matrix, second: &Matrix| first.at + first.bytes() <= second.at;
+    (ordered(&unit.gate, &unit.up) && ordered(&unit.up, &unit.down)).then_some(unit)
+}
+
+/// Matrices stand end to end over the whole dense range, layer by layer, each layer with few; those of no layer come
+/// last. So none overlaps another, and finding one costs a search and not a scan.
+fn check_order(recipe: &Recipe, directory: &Directory<'_>) -> Result<(), Refusal> {
+    let matrices = directory.matrices;
+    if matrices.len() > (recipe.layers.len() + 1) * MAX_ROLES {
+        return Err(damaged(matrices.len()));
+    }
+    let (mut end, mut layer) = (directory.header.dense.file, 0);
+    for (index, entry) in matrices.iter().enumerate() {
+        let aligned = entry.file.is_multiple_of(PAGE as u64) && entry.bytes.is_multiple_of(PAGE as u64);
+        if entry.file != end || !aligned || entry.bytes == 0 || entry.layer < layer {
+            return Err(damaged(index));
+        }
+        end = end.checked_add(entry.bytes).ok_or_else(|| damaged(index))?;
+        layer = entry.layer;
+    }
+    let dense = directory.header.dense;
+    if dense.file.checked_add(dense.bytes) == Some(end) { Ok(()) } else { Err(damaged(matrices.len())) }
 }
 
 fn embedding(recipe: &Recipe, header: &DirectoryHeader) -> Result<Embedding, Refusal> {
@@ -372,13 +404,22 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
+    /// The entry of a role: a binary search for the layer, then its few roles.
     fn entry(&self, role: Role) -> Result<(usize, MatrixEntry), Refusal> {
-        let wanted = |entry: &MatrixEntry| entry.role == role as u16 && entry.layer == self.layer;
-        self.directory.matrices.iter().enumerate().find(|(_, entry)| wanted(entry)).ok_or(Refusal {
-            needed: role as u64,
-            limit: u64::from(self.layer),
-            ..damaged(self.directory.matrices.len())
-        })
+        let matrices = self.directory.matrices;
+        let (mut low, mut high) = (0, matrices.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            let before = matrices.get(middle).is_some_and(|entry| entry.layer < self.layer);
+            if before { low = middle + 1 } else { high = middle }
+        }
+        let of_layer = (low..matrices.len()).map_while(|index| {
+            let entry = matrices.get(index)?;
+            (entry.layer == self.layer).then_some((index, entry))
+        });
+        let missing =
+            Refusal { needed: role as u64, limit: u64::from(self.layer), ..damaged(matrices.len()) };
+        of_layer.into_iter().find(|(_, entry)| entry.role == role as u16).ok_or(missing)
     }
 
     /// The entry's place in the dense segment, where `bytes` must fit.

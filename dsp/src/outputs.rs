@@ -135,7 +135,7 @@ impl Engine<'_> {
 }
 
 /// Whether no value is infinite or not a number.
-fn all_finite(pool: &Pool, values: &mut [f32]) -> bool {
+fn all_finite(pool: &Pool<'_>, values: &mut [f32]) -> bool {
     use core::sync::atomic::AtomicBool;
     let sound = AtomicBool::new(true);
     pool.rows(Grid::new(values, 1), 1 << 16, &mut [], &|_, mut block, _| {

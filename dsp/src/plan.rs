@@ -3,13 +3,14 @@
 use crate::block::Carver;
 use crate::buffers::{Buffers, Sizes};
 use crate::embed;
+use crate::engine::{MAX_LOAD, RESERVED_TICKETS};
 use crate::kernels::{self, Kernels};
 use crate::model::{FeedWeights, Model};
 use crate::platform;
 use crate::topology::{self, Topology};
 use estream_idl::address::{PAGE, SegmentPages, pages};
 use estream_idl::call::{Config, Plan, Prepare};
-use estream_idl::control::CONTROL_PAGES;
+use estream_idl::control::{CONTROL_PAGES, MAX_TICKETS};
 use estream_idl::io::IoLayout;
 use estream_idl::status::{Refusal, Status};
 
@@ -68,6 +69,12 @@ pub fn plan<'a>(prepare: &Prepare<'a>) -> Result<Planned<'a>, Refusal> {
             scratch = scratch.max(topology.plan.bytes);
             row_chunk = row_chunk.min(topology.plan.rows as u32);
         }
+    }
+    // A group is asked for at once, so its loads must fit the tickets that are left to banks.
+    let records_a_load = (MAX_LOAD as u64).checked_div(record_bytes).unwrap_or(1).max(1);
+    let most = records_a_load * (MAX_TICKETS - RESERVED_TICKETS) as u64;
+    if u64::from(config.group) > most {
+        return Err(refuse(Status::BadConfig, config.group.into(), most));
     }
     let io = IoLayout::new(&config, model.recipe.vocab).ok_or(Refusal::from(Status::BadConfig))?;
     let arena = record_bytes * u64::from(config.group) * u64::from(config.banks);

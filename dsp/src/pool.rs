@@ -18,7 +18,7 @@ use crate::view::{Block, Grid};
 use core::cell::UnsafeCell;
 use core::ops::Range;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use estream_idl::address::TILE;
 use estream_idl::status::Status;
 use gate::Gate;
@@ -30,6 +30,9 @@ const _: () = assert!(MAX_THREADS - 1 <= gate::MAX_HELPERS);
 
 /// A job's body: worker number and task number in.
 type Body<'a> = dyn Fn(usize, usize) + Sync + 'a;
+
+/// The body of [`Pool::tiles`]: row block, column block, the block itself, the worker's scratch.
+pub type TileBody<'a> = dyn Fn(usize, usize, Block<'_>, &mut [f32]) + Sync + 'a;
 
 /// A job as workers see it. The body's lifetime is erased; [`Pool::run`] says why that is sound.
 #[derive(Clone, Copy)]
@@ -88,7 +91,9 @@ fn help(shared: usize) {
 
 /// A pool of workers.
 #[derive(Debug)]
-pub struct Pool {
+pub struct Pool<'a> {
+    /// Counted up by the calling thread after each of its tasks: a sign of life in the middle of a long job.
+    beat: Option<&'a AtomicU32>,
     /// Joined on drop, before the block is freed.
     helpers: heapless::Vec<Thread, { MAX_THREADS - 1 }>,
     /// Holds the [`Shared`] at its start; freed after the threads are joined.
@@ -97,17 +102,25 @@ pub struct Pool {
 }
 
 // SAFETY: the pool owns its block and threads; `shared` points into that block.
-unsafe impl Send for Pool {}
+unsafe impl Send for Pool<'_> {}
 // SAFETY: through `&Pool` only the Sync `Shared` is reached.
-unsafe impl Sync for Pool {}
+unsafe impl Sync for Pool<'_> {}
 
-impl Pool {
+impl<'a> Pool<'a> {
     /// A pool of `threads` workers: the calling thread and `threads − 1` new ones.
     ///
     /// # Errors
     /// [`Status::BadConfig`] for none or more than [`MAX_THREADS`]; [`Status::NoMemory`] or [`Status::NoThreads`] when the
     /// platform refuses, with nothing left behind.
     pub fn new(threads: usize) -> Result<Self, Status> {
+        Self::beating(threads, None)
+    }
+
+    /// As [`Self::new`], with a word that is counted up while jobs go on.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn beating(threads: usize, beat: Option<&'a AtomicU32>) -> Result<Self, Status> {
         if threads == 0 || threads > MAX_THREADS {
             return Err(Status::BadConfig);
         }
@@ -122,7 +135,7 @@ impl Pool {
                 job: UnsafeCell::new(None),
             });
         }
-        let mut pool = Self { helpers: heapless::Vec::new(), _block: block, shared };
+        let mut pool = Self { beat, helpers: heapless::Vec::new(), _block: block, shared };
         for _ in 1..threads {
             // A refusal drops the pool, which sends home and joins the helpers made so far.
             let helper = spawn("estream-worker", help, shared.as_ptr().expose_provenance())?;
@@ -151,6 +164,13 @@ impl Pool {
     /// When a task panics, after the job has ended for all workers.
     pub fn run(&self, tasks: usize, body: &(dyn Fn(usize, usize) + Sync)) {
         let shared = self.shared();
+        let beating = |worker: usize, task: usize| {
+            body(worker, task);
+            if let (0, Some(beat)) = (worker, self.beat) {
+                beat.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let body: &(dyn Fn(usize, usize) + Sync) = &beating;
         if self.helpers.is_empty() || tasks <= 1 || !shared.gate.claim() {
             return (0..tasks).for_each(|task| body(0, task));
         }
@@ -227,7 +247,7 @@ impl Pool {
         height: usize,
         width: usize,
         scratch: &mut [f32],
-        body: &(dyn Fn(usize, usize, Block<'_>, &mut [f32]) + Sync),
+        body: &TileBody<'_>,
     ) {
         assert!(height > 0 && width > 0, "blocks have rows and columns");
         let (rows, columns) = (out.rows(), out.columns());
@@ -250,7 +270,7 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for Pool<'_> {
     fn drop(&mut self) {
         self.shared().gate.stop();
         while let Some(helper) = self.helpers.pop() {

@@ -30,7 +30,7 @@ pub fn choose(
         Gating::Sigmoid => logits.chunks_mut(64).for_each(|part| logistic(kernels, part)),
     }
     let score = |index: usize| logits[index] + bias.get(index).copied().unwrap_or(0.0);
-    for rank in 0..chosen.len() {
+    for (rank, weight) in weights.iter_mut().enumerate().take(chosen.len()) {
         let (taken, rest) = chosen.split_at_mut(rank);
         let mut best = None;
         for index in (0..logits.len()).filter(|&index| !taken.contains(&(index as u16))) {
@@ -41,7 +41,7 @@ pub fn choose(
         }
         let Some((index, _)) = best else { return };
         rest[0] = index as u16;
-        weights[rank] = logits[index];
+        *weight = logits[index];
     }
     if experts.renormalise {
         let total: f32 = weights.iter().sum::<f32>().max(SUM_FLOOR);

@@ -172,9 +172,10 @@ fn start(index: usize, session: &mut Session, prepare: &Prepare<'_>) -> Result<R
     while place.ready.load(Ordering::Acquire) == STARTING {
         platform::wait(&place.ready, STARTING, None);
     }
-    if let Some(refusal) = place.refusal.lock().take() {
+    let status = Status::from_wire(place.ready.load(Ordering::Acquire));
+    if status != Status::Ok {
         thread.join();
-        return Err(refusal);
+        return Err(place.refusal.lock().take().unwrap_or(status.into()));
     }
     session.thread = Some(thread);
     Ok(Reply::Plan(planned.reply))
@@ -222,7 +223,7 @@ fn engine(index: usize) {
         }
     });
     if !returned {
-        place.ended.store(Status::Protocol as u32, Ordering::Release);
-        ready(Status::Protocol);
+        place.ended.store(Status::Internal as u32, Ordering::Release);
+        ready(Status::Internal);
     }
 }

@@ -14,16 +14,17 @@ use estream_idl::sync::AtomicU32;
 use zerocopy::FromBytes;
 
 /// The memory, once every dense weight is in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Shared<'a> {
     memory: SharedMemory<'a>,
+    bank_bytes: usize,
 }
 
 impl<'a> Shared<'a> {
-    /// A hold on the mapping.
+    /// A hold on the mapping, whose arena is cut into banks of `bank_bytes`. One a session: `panel` relies on it.
     #[must_use]
-    pub const fn new(memory: SharedMemory<'a>) -> Self {
-        Self { memory }
+    pub const fn new(memory: SharedMemory<'a>, bank_bytes: usize) -> Self {
+        Self { memory, bank_bytes }
     }
 
     /// The io segment's words.
@@ -52,8 +53,7 @@ impl<'a> Shared<'a> {
         <[f32]>::ref_from_bytes(bytes.ok_or(Status::Protocol)?).map_err(|_| Status::Protocol)
     }
 
-    /// The bytes of the record at byte `at` of the arena; `bank` proves that its bank is in use, and the slice ends with
-    /// that borrow.
+    /// Bytes `at..at + bytes` of the bank that `bank` proves to be in use; the slice ends with that borrow.
     ///
     /// # Errors
     /// As [`Self::matrix`].
@@ -61,7 +61,10 @@ impl<'a> Shared<'a> {
     where
         'a: 'b,
     {
-        let _ = bank;
+        if at.checked_add(bytes).is_none_or(|end| end > self.bank_bytes) {
+            return Err(Status::Protocol);
+        }
+        let at = bank.bank() as usize * self.bank_bytes + at;
         // SAFETY: the bank is published (all its loads ended, acquired through the ring) and not yet released: the host
         // writes it only when the firmware asks for another load, which needs the token back.
         unsafe { self.memory.slice(Segment::Arena, at, bytes) }.ok_or(Status::Protocol)
@@ -71,7 +74,7 @@ impl<'a> Shared<'a> {
     ///
     /// # Errors
     /// As [`Self::matrix`].
-    pub fn embedding_page(&self, page: usize) -> Result<&'a [u8], Status> {
+    pub fn embedding_page(&self, page: usize) -> Result<&[u8], Status> {
         // SAFETY: the wave's loads have ended, and the next wave is asked for after the slices' last use.
         unsafe { self.memory.slice(Segment::Embed, page * PAGE, PAGE) }.ok_or(Status::Protocol)
     }

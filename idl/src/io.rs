@@ -105,7 +105,7 @@ impl IoLayout {
         let tops = place(size(config.max_outputs, (config.top_k as usize).checked_mul(TOP_WORDS)?)?)?;
         let report = place(REPORT_WORDS)?;
         let panel_page = at.checked_mul(4)?.div_ceil(PAGE);
-        let rows = if config.rows { config.max_tokens } else { config.max_outputs };
+        let rows = if config.rows { config.max_tokens.max(config.max_outputs) } else { config.max_outputs };
         let row_bytes = (vocab as usize).checked_next_multiple_of(32)?.checked_mul(4)?;
         let panel = row_bytes.checked_mul(rows as usize)?.min(PANEL_BYTES).max(rows as usize * 32 * 4);
         let panel_pages = panel.div_ceil(PAGE);

@@ -78,6 +78,8 @@ statuses! {
     NotFinite = 51, "the computation gave a value that is not finite";
     /// The firmware stopped.
     Stopped = 52, "the firmware stopped";
+    /// The firmware failed in a way that only a bug of its own explains.
+    Internal = 53, "the firmware failed: this is a bug";
 }
 
 impl core::fmt::Display for Status {

@@ -10,10 +10,8 @@ fn a_session_tells_its_life_and_each_pass_its_end() {
     let golden = fixture::own();
     let pack = fixture::pack(&golden.gguf, folder.path(), None);
     let ids = golden.prompts[0].ids.as_slice();
-    let options = Options::new()
-        .arena(Arena::Group(2, Some(Banks::Count(3))))
-        .threads(2)
-        .max_tokens(ids.len() as u32);
+    let options =
+        Options::new().arena(Arena::Group(2, Some(Banks::Count(3)))).threads(2).max_tokens(ids.len() as u32);
     let mut engine = Engine::open(&pack, options).expect("the engine opens");
     engine.prefill(&[Request::next_token(ids)]).expect("the pass runs");
     let log = engine.take_log();

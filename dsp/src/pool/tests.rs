@@ -7,7 +7,7 @@ use std::vec;
 use std::vec::Vec;
 
 /// Pools of one to four workers.
-fn pools() -> impl Iterator<Item = Pool> {
+fn pools() -> impl Iterator<Item = Pool<'static>> {
     (1..=4).map(|threads| {
         let pool = Pool::new(threads).unwrap();
         assert_eq!(pool.threads(), threads);

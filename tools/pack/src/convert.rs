@@ -217,7 +217,9 @@ impl Writer<'_> {
         let mut rows = Vec::new();
         if matrix.n == 0 {
             self.rows(tensor, 0, (u64::from(matrix.k) / tensor.dims[0]) as usize, &mut rows)?;
-            return self.put(encode::encode_vector(encoding, &rows));
+            let mut out = self.disk.buffer();
+            encode::encode_vector(encoding, &rows, &mut out);
+            return self.put(out);
         }
         let (k, n) = (matrix.k as usize, matrix.n as usize);
         let row_bytes = tensor.row_bytes() as usize;

@@ -15,6 +15,8 @@
 mod calls;
 mod elf;
 #[allow(unsafe_code)]
+mod entry;
+#[allow(unsafe_code)]
 mod loader;
 
 use core::ffi::CStr;
@@ -89,20 +91,6 @@ impl core::fmt::Write for Text {
             self.length += character.encode_utf8(room).len();
         }
         Ok(())
-    }
-}
-
-/// Where the first instructions lead to.
-#[allow(unsafe_code)]
-mod entry {
-    use core::ffi::c_char;
-
-    /// C's `main`.
-    #[unsafe(no_mangle)]
-    extern "C" fn main(argc: i32, argv: *const *const c_char) -> i32 {
-        // SAFETY: called once, by the program's first instructions, with what the kernel left.
-        let arguments = unsafe { estream_sim::start::arguments(argc, argv) };
-        super::run(arguments).cast_signed()
     }
 }
 

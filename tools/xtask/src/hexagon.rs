@@ -9,11 +9,13 @@ mod loader;
 #[cfg(test)]
 mod sample;
 mod sign;
+mod simulator;
 mod skel;
 mod toolchain;
 
 pub(crate) use arch::Archs;
 pub(crate) use sign::{run_signer as sign, serial};
+pub(crate) use simulator::{guest, on_target};
 pub(crate) use skel::{build as skel, elf};
 pub(crate) use toolchain::setup;
 

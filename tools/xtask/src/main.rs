@@ -54,6 +54,10 @@ enum Task {
         /// Skels; those in `target-hexagon` where none is named.
         files: Vec<PathBuf>,
     },
+    /// Build the simulator's guest program into `target-hexagon/sim`.
+    SimGuest,
+    /// Run the tests of contract and firmware on the target, inside the simulator.
+    OnTarget,
     /// Run the whole grids and a full-size model; takes an hour and about 10 GB of disk.
     Full {
         /// Where the full-size model is made.
@@ -78,6 +82,8 @@ fn main() -> ExitCode {
             let sdk = std::env::var_os("HEXAGON_SDK_ROOT").map(PathBuf::from);
             hexagon::sign(root, sdk.as_deref(), serial, &files)
         }
+        Task::SimGuest => hexagon::guest(root),
+        Task::OnTarget => hexagon::on_target(root),
         Task::Full { directory } => full::run(root, directory),
     };
     match done {

@@ -3,15 +3,21 @@
 //! The compiler links a crate of this name into everything that is not `no_std` and takes prelude, macros and the way to
 //! `main` from it, so test sources build for the target unchanged. Names, shapes and meanings are std's; what is not here
 //! is not used.
+//!
+//! # Fences
+//! Unsafe code is denied in the crate but for the modules listed with `#[allow(unsafe_code)]` below.
 #![no_std]
+#![deny(unsafe_code)]
 #![allow(internal_features)]
 #![feature(lang_items)]
 
 extern crate alloc;
 
 mod float;
+#[allow(unsafe_code)]
 mod heap;
 pub mod panic;
+#[allow(unsafe_code)]
 pub mod thread;
 
 pub use alloc::{borrow, boxed, fmt, format, rc, slice, str, string, vec};

@@ -2,6 +2,7 @@
 //!
 //! Each test runs on a thread of its own. A panic ends that thread, is printed, and the next test goes on; there is no
 //! unwinding, so what the test had is leaked. Names and fields are the compiler's.
+#![forbid(unsafe_code)]
 
 pub use ShouldPanic::*;
 pub use TestFn::*;

@@ -16,10 +16,10 @@ use strip::encode_strip;
 
 /// Encodes whole strips from `rows` (row-major, ending with the matrix or at a multiple of 32 rows).
 pub(crate) fn encode_strips(encoding: &Encoding, ggml: &GgmlType, k: usize, rows: &[u8], out: &mut [u8]) {
-    let strip_rows = ggml.row_bytes(k as u64) as usize * TILE;
+    let row_bytes = ggml.row_bytes(k as u64) as usize;
     let strips = out.chunks_exact_mut(encoding.format.strip(k).bytes);
-    for (rows, out) in rows.chunks(strip_rows).zip(strips) {
-        encode_strip(encoding, ggml, k, rows, out);
+    for (rows, out) in rows.chunks(TILE * row_bytes).zip(strips) {
+        encode_strip(encoding, row_bytes, k, rows, out);
     }
 }
 

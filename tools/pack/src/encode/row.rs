@@ -9,7 +9,7 @@ use half::{bf16, f16};
 pub(crate) fn encode_row(encoding: &Encoding, ggml: &GgmlType, k: usize, row: &[u8], out: &mut [u8]) {
     out.fill(0);
     let format = &encoding.format;
-    let Some(unpack) = encoding.unpack else {
+    let Some(codes) = &encoding.codes else {
         out[..row.len()].copy_from_slice(row);
         return;
     };
@@ -17,7 +17,7 @@ pub(crate) fn encode_row(encoding: &Encoding, ggml: &GgmlType, k: usize, row: &[
     let (weights, mut block) = (ggml.block as usize, Block::EMPTY);
     let subs = weights / format.sub_block;
     for (index, bytes) in row.chunks_exact(ggml.bytes as usize).enumerate() {
-        unpack(bytes, &mut block);
+        (codes.unpack)(bytes, &mut block);
         put_codes(format, layout.extra, k, &block.codes[..weights], index * weights, out);
         for sub in 0..subs {
             let place = index * subs + sub;
@@ -62,11 +62,11 @@ fn put_codes(format: &Format, extra: usize, k: usize, codes: &[u8], first: usize
 /// The values of a ggml row, formed as the kernels form them.
 pub(crate) fn decode_row(encoding: &Encoding, ggml: &GgmlType, row: &[u8]) -> Vec<f32> {
     let format = &encoding.format;
-    let Some(unpack) = encoding.unpack else { return elements(format.element, row) };
+    let Some(codes) = &encoding.codes else { return elements(format.element, row) };
     let (weights, mut block) = (ggml.block as usize, Block::EMPTY);
     let mut values = Vec::with_capacity(row.len() / ggml.bytes as usize * weights);
     for bytes in row.chunks_exact(ggml.bytes as usize) {
-        unpack(bytes, &mut block);
+        (codes.unpack)(bytes, &mut block);
         let (d, dmin) = (f16::from_bits(block.d).to_f32(), f16::from_bits(block.dmin).to_f32());
         for (at, &code) in block.codes[..weights].iter().enumerate() {
             let (scale, min) = (block.scales[at / format.sub_block], block.mins[at / format.sub_block]);
@@ -102,7 +102,7 @@ pub(super) fn elements(element: Element, bytes: &[u8]) -> Vec<f32> {
     }
 }
 
-/// A vector as the pack stores it, in f32.
-pub(crate) fn encode_vector(encoding: &Encoding, bytes: &[u8]) -> Vec<u8> {
-    elements(encoding.format.element, bytes).iter().flat_map(|value| value.to_le_bytes()).collect()
+/// Appends a vector as the pack stores it, in f32.
+pub(crate) fn encode_vector(encoding: &Encoding, bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend(elements(encoding.format.element, bytes).iter().flat_map(|value| value.to_le_bytes()));
 }

@@ -1,32 +1,33 @@
 //! A strip: 32 rows of a ggml matrix become 32 columns of the pack's planes.
 
-use super::blocks::{Block, Encoding};
-use crate::gguf::types::GgmlType;
+use super::blocks::{Block, Blocks, Encoding};
 use estream_idl::address::TILE;
 use estream_idl::format::{Codec, Format, Min, Scale, StripLayout};
 use estream_idl::tile::{BIT_BYTES, BYTE_BYTES, NIBBLE_BYTES, bit, element};
 
 /// Encodes up to 32 rows of `k` elements; missing rows become columns of zero weights.
-pub(super) fn encode_strip(encoding: &Encoding, ggml: &GgmlType, k: usize, rows: &[u8], out: &mut [u8]) {
+pub(super) fn encode_strip(encoding: &Encoding, row_bytes: usize, k: usize, rows: &[u8], out: &mut [u8]) {
     out.fill(0);
-    let format = &encoding.format;
-    let row_bytes = ggml.row_bytes(k as u64) as usize;
-    match encoding.unpack {
-        Some(unpack) => {
+    match &encoding.codes {
+        Some(codes) => {
             if rows.len() < TILE * row_bytes {
-                fill_missing_codes(format, k, out);
+                fill_missing_codes(&encoding.format, k, out);
             }
-            let layout = format.strip(k);
-            let (weights, bytes) = (ggml.block as usize, ggml.bytes as usize);
-            let mut block = Block::EMPTY;
-            for index in 0..k / weights {
-                for (column, row) in rows.chunks_exact(row_bytes).enumerate() {
-                    unpack(&row[index * bytes..][..bytes], &mut block);
-                    put_block(format, &layout, &block, index, weights, column, out);
-                }
-            }
+            (codes.fill_strip)(k, rows, out);
         }
-        None => encode_elements(format, row_bytes, rows, out),
+        None => encode_elements(&encoding.format, row_bytes, rows, out),
+    }
+}
+
+/// Moves rows of `k` elements to their columns.
+pub(super) fn fill_strip<T: Blocks>(k: usize, rows: &[u8], out: &mut [u8]) {
+    let layout = T::FORMAT.strip(k);
+    let mut block = Block::EMPTY;
+    for index in 0..k / T::WEIGHTS {
+        for (column, row) in rows.chunks_exact(k / T::WEIGHTS * T::BYTES).enumerate() {
+            T::unpack(&row[index * T::BYTES..][..T::BYTES], &mut block);
+            put_block::<T>(&layout, &block, index, column, out);
+        }
     }
 }
 
@@ -50,16 +51,10 @@ fn fill_missing_codes(format: &Format, k: usize, out: &mut [u8]) {
     }
 }
 
-/// Block number `index` of a column, `weights` weights, to its places in the planes.
-fn put_block(
-    format: &Format,
-    layout: &StripLayout,
-    block: &Block,
-    index: usize,
-    weights: usize,
-    column: usize,
-    out: &mut [u8],
-) {
+/// Block number `index` of a column to its places in the planes.
+#[inline(always)]
+fn put_block<T: Blocks>(layout: &StripLayout, block: &Block, index: usize, column: usize, out: &mut [u8]) {
+    let (format, weights) = (T::FORMAT, T::WEIGHTS);
     let first_tile = index * weights / TILE;
     let (tiles, _) = block.codes[..weights].as_chunks::<TILE>();
     for (tile, codes) in (first_tile..).zip(tiles) {

@@ -279,7 +279,7 @@ fn padded_codes_are_the_tables_zero() {
     let data = blocks(types::Q6_K, 210, 1);
     let mut strip = vec![0; Format::Q6_K.strip(256).bytes];
     let ty = types::find(types::Q6_K).unwrap();
-    encode_strip(encoding(ty).unwrap(), ty, 256, &data, &mut strip);
+    encode_strip(encoding(ty).unwrap(), 210, 256, &data, &mut strip);
     let layout = Format::Q6_K.strip(256);
     for k in 0..32 {
         let place = tile::nibble(k, 5);
