@@ -108,6 +108,7 @@ const fn kind(status: Status) -> (&'static str, Exit) {
         Status::Checksum => ("checksum", Exit::Input),
         Status::NotFinite => ("not_finite", Exit::Runtime),
         Status::Stopped => ("stopped", Exit::Runtime),
+        Status::Internal => ("internal", Exit::Runtime),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The host shim: it makes the memory that host and firmware share, reads byte ranges of the pack into it, and rings
-//! doorbells. It knows nothing about models: the recipe and the directory pass through unread, and only checksums are
-//! looked at.
+//! doorbells. It knows nothing about models: the recipe passes through unread, of the directory only sizes and places are
+//! checked, and of the rest only checksums are looked at.
 //!
 //! Read in this order: [`Pack`] (open, check, verify), `arena` (the one mapping), [`transport`] (how calls travel),
 //! [`Session`] (one prefill, end to end), with `pump` and `loader` as its two kinds of threads.

@@ -2,15 +2,18 @@
 //!
 //! Ranges are checked before anything is read through them: the header's CRC first, then that its tables and ranges tile
 //! the file from byte 4096 to its end in the format's order. What tiles the file has a checksum each, so no byte stands
-//! outside all of them. The recipe and the directory are bytes to this crate.
+//! outside all of them. Then the directory is held against the header (`estream_idl::pack`): sizes that memory is bounded
+//! by are no better than the table that they were taken from. The recipe is bytes to this crate, and so is what the
+//! directory's matrices are for.
 
-use crate::Error;
 use crate::probe::{IoMode, probe};
 use crate::read::Reader;
 use crate::sums::Sums;
 use crate::verify::{Verify, VerifyReport, verify};
+use crate::{Error, Exit};
 use estream_idl::address::PAGE;
-use estream_idl::pack::{Extent, Header, MAGIC, Range, VERSION};
+use estream_idl::pack::{Directory, DirectoryFault, Extent, Header, MAGIC, Range, VERSION};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -52,6 +55,7 @@ impl Pack {
         let table = |name, extent| read_table(path, &reader, name, extent);
         let recipe = table("recipe", header.recipe)?;
         let directory = table("directory", header.directory)?;
+        check_directory(path, &directory, &header)?;
         let sums =
             Sums::new(table("checksum table", header.checksums)?, &header).map_err(|(entry, why)| {
                 let what = format!("the checksum table does not cover the pack: entry {entry}: {why}");
@@ -76,10 +80,16 @@ impl Pack {
         &self.recipe
     }
 
-    /// The directory's bytes, unread.
+    /// The directory's bytes.
     #[must_use]
     pub fn directory(&self) -> &[u8] {
         &self.directory
+    }
+
+    /// The directory's tables, which agree with the header.
+    #[must_use]
+    pub fn tables(&self) -> Directory<'_> {
+        Directory::read(&self.directory).expect("checked when the pack was opened")
     }
 
     /// The tokenizer's bytes, read (and checked) now: a session does not keep them.
@@ -127,11 +137,15 @@ fn open_regular(path: &Path) -> Result<File, Error> {
     if kind.is_file() { Ok(file) } else { Err(Error::bad_pack("not_a_file", path, 0, "not a regular file")) }
 }
 
-/// The error of a range of the pack that could not be read.
+/// The error of a range of the pack that could not be read. What the machine lacks or broke is no fault of the file.
 pub(crate) fn unreadable(path: &Path, offset: u64, error: &io::Error) -> Error {
     let cut = error.kind() == io::ErrorKind::UnexpectedEof;
     let code = if cut { "truncated" } else { "unreadable" };
-    Error::bad_pack(code, path, offset, format!("cannot be read: {error}"))
+    let told = Error::bad_pack(code, path, offset, format!("cannot be read: {error}"));
+    match Errno::from_io_error(error) {
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO) => Error { exit: Exit::Runtime, ..told },
+        _ => told,
+    }
 }
 
 fn read_header(path: &Path, reader: &Reader, size: u64) -> Result<Box<Header>, Error> {
@@ -204,6 +218,16 @@ fn check_layout(path: &Path, header: &Header) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether the directory is one, and says what the header says.
+fn check_directory(path: &Path, bytes: &[u8], header: &Header) -> Result<(), Error> {
+    let bad = |offset, what: String| Error::bad_pack("bad_directory", path, offset, what);
+    let directory = Directory::read(bytes).ok_or_else(|| {
+        bad(header.directory.file, "the directory's tables do not have the lengths that they state".into())
+    })?;
+    let named = |fault: DirectoryFault| bad(fault.offset(&directory, header), fault.to_string());
+    directory.check(header).map_err(named)
+}
+
 /// A table's bytes without padding, after its checksum (which covers the padding) was compared.
 fn read_table(path: &Path, reader: &Reader, name: &str, extent: Extent) -> Result<Vec<u8>, Error> {
     if extent.bytes > TABLE_LIMIT {
@@ -227,4 +251,26 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_machine_lacks_is_no_fault_of_the_file() {
+        let exit = |errno: Errno| {
+            let error = unreadable(Path::new("m.estream"), 4096, &errno.into());
+            assert!(error.message.contains("m.estream") && error.offset == Some(4096), "{error}");
+            error.exit
+        };
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::IO] {
+            assert_eq!(exit(errno), Exit::Runtime, "{errno}");
+        }
+        for errno in [Errno::NOENT, Errno::ACCESS, Errno::ISDIR] {
+            assert_eq!(exit(errno), Exit::Input, "{errno}");
+        }
+        let cut = io::Error::from(io::ErrorKind::UnexpectedEof);
+        assert_eq!(unreadable(Path::new("m"), 0, &cut).exit, Exit::Input);
+    }
 }

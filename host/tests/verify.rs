@@ -29,7 +29,8 @@ fn a_whole_pack_opens_and_gives_its_tables() {
     let told = RefCell::new(Vec::new());
     let pack = Pack::open(&path, Verify::Once, &|done, all| told.borrow_mut().push((done, all))).unwrap();
     assert_eq!(pack.recipe(), support::RECIPE);
-    assert_eq!(pack.directory(), [7; 300]);
+    assert_eq!(pack.directory(), support::directory());
+    assert_eq!(pack.tables().layers.len(), 1);
     assert_eq!(pack.tokenizer().unwrap(), support::tokenizer());
     let size = fs::metadata(&path).unwrap().len();
     assert_eq!(told.borrow().last(), Some(&(size, size)));
@@ -186,6 +187,41 @@ fn a_header_whose_ranges_do_not_tile_the_file_is_refused_though_its_checksum_is_
         let error = open(&path, Verify::Never).expect_err("a forged header");
         assert_eq!(error.code, code, "{error}");
         assert!(error.offset.is_some_and(|offset| offset <= bytes.len() as u64 + page));
+    }
+}
+
+#[test]
+fn a_pack_whose_header_and_directory_disagree_is_refused_though_every_checksum_is_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("forged.estream");
+    // The arena is bounded by the header's W_e, and the firmware cuts it by the directory's.
+    type Change = fn(&mut Header, &mut [u8]);
+    let changes: [(&str, usize, Change); 6] = [
+        ("largest expert record", 136, |h, _| h.record_bytes = 4096),
+        ("number of experts", 148, |h, _| h.experts_per_layer = 2),
+        ("layers with experts", 144, |h, _| h.sparse_layers = 2),
+        // The directory: a head of 72 bytes, then the layer's number, experts, place and record size.
+        ("no possible size", 2 * PAGE + 72, |_, directory| directory[72 + 16] = 1),
+        ("before it end", 2 * PAGE + 72, |_, directory| directory[72 + 9] += 0x10),
+        ("no permutation", 2 * PAGE + 72 + 152 + 3 * 56 + 14, |_, directory| {
+            let last = directory.len() - 2;
+            directory[last] = 3;
+        }),
+    ];
+    for (word, offset, change) in changes {
+        let mut bytes = support::bytes();
+        let mut header = Header::read_from_bytes(&bytes[..PAGE]).unwrap();
+        let mut directory = support::directory();
+        change(&mut header, &mut directory);
+        header.directory = support::place(&mut bytes, 2, &directory);
+        support::seal(&mut bytes, header);
+        fs::write(&path, &bytes).unwrap();
+        for policy in [Verify::Once, Verify::Always, Verify::Never] {
+            let error = open(&path, policy).expect_err("a forged pack");
+            assert_eq!((error.code, error.exit), ("bad_directory", Exit::Input), "{error}");
+            assert_eq!(error.offset, Some(offset as u64), "{error}");
+            assert!(error.message.contains(word) && error.message.contains("forged.estream"), "{error}");
+        }
     }
 }
 

@@ -14,6 +14,10 @@ use crate::address::PAGE;
 use crate::format::FormatBytes;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
+mod check;
+
+pub use check::{DirectoryFault, DirectoryTable, MAX_EXPERTS, MAX_INPUTS, MAX_RECORD};
+
 /// The first eight bytes of a pack.
 pub const MAGIC: [u8; 8] = *b"ESTREAM\n";
 /// The format's version; others are refused.
@@ -289,8 +293,8 @@ impl<'a, T: FromBytes> Table<'a, T> {
     }
 }
 
-/// The directory's tables, borrowed from its bytes. Lengths are checked; what the entries say is checked by the firmware
-/// against the recipe.
+/// The directory's tables, borrowed from its bytes. Lengths are checked; what the entries say is checked by [`Self::check`]
+/// or [`Self::check_tables`], and against the recipe by the firmware.
 #[derive(Clone, Copy, Debug)]
 pub struct Directory<'a> {
     /// Counts and the embedding.

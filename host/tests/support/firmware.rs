@@ -1,6 +1,6 @@
 //! A firmware that a test writes: calls, threads and rings are real, what it does with them is the test's behaviour.
 
-use crate::support::{DENSE, DENSE_AT, DENSE_PAGES, EMBEDDING_PAGES, RECIPE, RECORD_PAGES};
+use crate::support::{DENSE, DENSE_AT, DENSE_PAGES, EMBEDDING_PAGES, RECIPE, RECORD_PAGES, directory};
 use estream_idl::address::{PAGE, Segment, SegmentPages};
 use estream_idl::call::{Hello, KernelSet, Plan, Reply, Request};
 use estream_idl::control::{CONTROL_PAGES, Control};
@@ -91,7 +91,7 @@ fn call<B: Behaviour>(handle: Handle, request: &[u8], reply: &mut [u8]) -> Resul
                 scratch: 0,
             }),
             Request::Plan(prepare) => {
-                assert_eq!((prepare.recipe, prepare.directory), (RECIPE, &[7; 300][..]));
+                assert_eq!((prepare.recipe, prepare.directory), (RECIPE, &directory()[..]));
                 Reply::Plan(plan(prepare.config.depth))
             }
             Request::Start(prepare) => {

@@ -1,7 +1,10 @@
 //! A small synthetic pack, built through the contract's structs, whose every byte is known.
 
 use estream_idl::address::PAGE;
-use estream_idl::pack::{ChecksumHeader, Extent, ExtentSum, Header, Range};
+use estream_idl::format::Format;
+use estream_idl::pack::{
+    ChecksumHeader, DirectoryHeader, Extent, ExtentSum, Header, LayerEntry, MatrixEntry, Part, Range, Role,
+};
 use std::path::{Path, PathBuf};
 use zerocopy::IntoBytes as _;
 
@@ -34,6 +37,48 @@ pub fn tokenizer() -> Vec<u8> {
     (0..5000).map(|at| (at % 250) as u8).collect()
 }
 
+/// The directory's bytes: three vectors, and one layer whose matrices are a tile of f32 each.
+pub fn directory() -> Vec<u8> {
+    let format = Format::F32.to_bytes();
+    let range = |first: usize, pages: usize| Range { file: file(first), bytes: file(pages) };
+    let head = DirectoryHeader {
+        layers: 1,
+        matrices: DENSE.len() as u32,
+        permutations: RECORDS as u32,
+        row_bytes: 128,
+        dense: range(DENSE_AT, DENSE_PAGES),
+        embedding: range(EMBEDDING_AT, EMBEDDING_PAGES),
+        embedding_format: format,
+    };
+    let part = |page: usize| Part { offset: file(page) as u32, k: 32, n: 32, reserved: 0, format };
+    let layer = LayerEntry {
+        layer: 0,
+        experts: RECORDS as u32,
+        file: file(EXPERTS_AT),
+        record_bytes: file(RECORD_PAGES),
+        permutation: 0,
+        reserved: 0,
+        gate: part(0),
+        up: part(1),
+        down: part(2),
+    };
+    let roles = [Role::MixerNorm, Role::FeedNorm, Role::QueryNorm].into_iter();
+    let matrices = roles.zip(DENSE).scan(DENSE_AT, |at, (role, pages)| {
+        let (first, k) = (*at, (pages * PAGE / 4) as u32);
+        *at += pages;
+        let (file, bytes) = (file(first), file(pages));
+        Some(MatrixEntry { role: role as u16, layer: 0, k, n: 0, reserved: 0, file, bytes, format })
+    });
+    let matrices: Vec<_> = matrices.collect();
+    let order: Vec<u16> = (0..RECORDS as u16).rev().collect();
+    [head.as_bytes(), layer.as_bytes(), matrices.as_bytes(), order.as_bytes()].concat()
+}
+
+/// The byte at which a page begins.
+fn file(page: usize) -> u64 {
+    (page * PAGE) as u64
+}
+
 /// The pack's bytes.
 pub fn bytes() -> Vec<u8> {
     let pages = EXPERTS_AT + RECORDS * RECORD_PAGES;
@@ -61,7 +106,7 @@ pub fn bytes() -> Vec<u8> {
     let mut header = Header::empty();
     header.file_bytes = file.len() as u64;
     header.recipe = place(&mut file, 1, RECIPE);
-    header.directory = place(&mut file, 2, &[7; 300]);
+    header.directory = place(&mut file, 2, &directory());
     header.checksums = place(&mut file, 3, &checksums);
     header.tokenizer = place(&mut file, 4, &tokenizer());
     let range = |first: usize, end: usize| Range {
@@ -92,7 +137,8 @@ pub fn write(folder: &Path) -> PathBuf {
     path
 }
 
-fn place(file: &mut [u8], page: usize, bytes: &[u8]) -> Extent {
+/// Puts `bytes` on page `page` of `file`, padded with zeros.
+pub fn place(file: &mut [u8], page: usize, bytes: &[u8]) -> Extent {
     let padded = &mut file[page * PAGE..page * PAGE + bytes.len().next_multiple_of(PAGE)];
     padded.fill(0);
     padded[..bytes.len()].copy_from_slice(bytes);

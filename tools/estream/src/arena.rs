@@ -48,7 +48,9 @@ pub struct Cut {
     /// Banks, B.
     pub banks: u32,
     /// The G that was asked for, where the model has fewer experts.
-    pub clamped_from: Option<u32>,
+    pub group_asked: Option<u32>,
+    /// The B that was asked for, where the model has fewer groups.
+    pub banks_asked: Option<u32>,
 }
 
 impl Arena {
@@ -95,8 +97,17 @@ impl Arena {
                 (group, group, count(group, banks))
             }
         };
-        let banks = banks.clamp(1, model.groups(group));
-        Ok(Cut { group, banks, clamped_from: (asked > group).then_some(asked) })
+        let most = model.groups(group);
+        let banks_asked = match self {
+            Self::Group(_, Some(Banks::Count(asked))) | Self::Banks(Banks::Count(asked)) => Some(asked),
+            _ => None,
+        };
+        Ok(Cut {
+            group,
+            banks: banks.clamp(1, most),
+            group_asked: (asked > group).then_some(asked),
+            banks_asked: banks_asked.filter(|&asked| asked > most),
+        })
     }
 }
 
@@ -155,8 +166,9 @@ mod tests {
         let small = Model::for_tests(4096, &[16; 4]);
         assert_eq!(cut(&small, Arena::Bytes(1 << 40)), (16, 4));
         let asked = Arena::Group(100, Some(Banks::Count(2))).cut(&small).expect("it fits");
-        assert_eq!(asked, Cut { group: 16, banks: 2, clamped_from: Some(100) });
-        assert_eq!(cut(&small, Arena::Group(4, Some(Banks::Count(1000)))), (4, 16));
+        assert_eq!(asked, Cut { group: 16, banks: 2, group_asked: Some(100), banks_asked: None });
+        let asked = Arena::Group(4, Some(Banks::Count(1000))).cut(&small).expect("it fits");
+        assert_eq!(asked, Cut { group: 4, banks: 16, group_asked: None, banks_asked: Some(1000) });
         assert_eq!(cut(&small, Arena::Group(4, None)), (4, 4));
     }
 

@@ -85,19 +85,20 @@ pub struct Run {
     /// The prompt, as text.
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub prompt: Option<String>,
-    /// A file with the prompt, taken as it is: a newline at its end is part of the prompt.
+    /// A file with the prompt, taken as it is: a newline at its end is part of the prompt. A pipe will do, as in <(…).
     #[arg(long, value_name = "FILE")]
     pub prompt_file: Option<PathBuf>,
     /// Token ids, separated by commas or spaces.
     #[arg(long, value_name = "IDS", allow_hyphen_values = true)]
     pub tokens: Option<String>,
-    /// A file of token ids, separated by commas or white space.
+    /// A file of token ids, separated by commas or white space. A pipe will do, as in <(…).
     #[arg(long, value_name = "FILE")]
     pub tokens_file: Option<PathBuf>,
     /// Candidates to print.
     #[arg(long, value_name = "K", default_value_t = estream::TOP_K, value_parser = positive())]
     pub top_k: u32,
-    /// Write the logits of all positions as float32 [tokens, vocabulary] in NumPy's format; takes no memory.
+    /// Write the logits of all positions as float32 [tokens, vocabulary] in NumPy's format, to a regular file; takes no
+    /// memory.
     #[arg(long, value_name = "F.npy")]
     pub logits: Option<PathBuf>,
     /// How it is run.
@@ -117,13 +118,13 @@ pub struct Machine {
     /// Experts a group: what one read brings.
     #[arg(long, value_name = "G", value_parser = positive())]
     pub group: Option<u32>,
-    /// Banks, each of one group; `all` keeps every group of every layer.
+    /// Banks, each of one group; `all` keeps every group of every layer, and more there cannot be.
     #[arg(long, value_name = "B|all", value_parser = banks)]
     pub banks: Option<estream::Banks>,
-    /// Reads in flight.
-    #[arg(long, value_name = "Q", default_value_t = estream::arena::DEPTH, value_parser = positive())]
-    pub depth: u32,
-    /// Threads that compute; one for each processor by default.
+    /// Reads in flight, at most one a bank; 2 by default.
+    #[arg(long, value_name = "Q", value_parser = positive())]
+    pub depth: Option<u32>,
+    /// Threads that compute; one for each processor by default. Fewer run where the device has no use for so many.
     #[arg(long, value_name = "N", value_parser = positive())]
     pub threads: Option<u32>,
     /// Kernels to compute with.

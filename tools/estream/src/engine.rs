@@ -4,7 +4,7 @@
 //! is cut by them, and only then the pack is verified and the session made. A pass beyond the limits is refused with the
 //! bytes that it would need.
 
-use crate::arena::Cut;
+use crate::arena::{self, Cut};
 use crate::errors::{Error, Exit, Result};
 use crate::memory::{self, Memory};
 use crate::model::{self, Model};
@@ -31,7 +31,7 @@ pub struct Engine {
     session: Session,
     model: Model,
     path: PathBuf,
-    device: Device,
+    options: Options,
     skel: Option<SkelReport>,
     config: Config,
     cut: Cut,
@@ -54,6 +54,19 @@ pub struct Pass {
     pub events: Vec<Event>,
     /// The pass as the host saw it, in nanoseconds.
     pub wall_ns: u64,
+}
+
+/// Numbers that the caller asked for and did not get; `None` where nothing was asked for, or it was had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Threads, where the device takes fewer.
+    pub threads: Option<u32>,
+    /// Experts a group, where no layer has so many.
+    pub group: Option<u32>,
+    /// Banks, where the model has fewer groups.
+    pub banks: Option<u32>,
+    /// Reads in flight, where there are fewer banks to read into.
+    pub depth: Option<u32>,
 }
 
 impl Engine {
@@ -88,7 +101,7 @@ impl Engine {
             session,
             model,
             path: path.to_owned(),
-            device: options.device.clone(),
+            options: options.clone(),
             skel,
             config,
             cut,
@@ -172,7 +185,7 @@ impl Engine {
     /// Where the firmware runs.
     #[must_use]
     pub const fn device(&self) -> &Device {
-        &self.device
+        &self.options.device
     }
 
     /// The skel that runs, where one does.
@@ -187,10 +200,16 @@ impl Engine {
         self.session.plan()
     }
 
-    /// The arena as it was asked for.
+    /// What was asked for beyond what is possible; [`Self::plan`] has what there is instead.
     #[must_use]
-    pub const fn cut(&self) -> Cut {
-        self.cut
+    pub fn asked(&self) -> Asked {
+        let plan = self.plan();
+        Asked {
+            threads: self.options.threads.filter(|&asked| asked > plan.threads),
+            group: self.cut.group_asked,
+            banks: self.cut.banks_asked,
+            depth: self.options.depth.filter(|&asked| asked > plan.depth),
+        }
     }
 
     /// Memory by component.
@@ -257,7 +276,7 @@ impl Engine {
 
     fn needed_bytes(&self, config: &Config) -> Result<u64> {
         let pack = Pack::open(&self.path, Verify::Never, &|_, _| ())?;
-        let (mut transport, _) = transport(&self.device)?;
+        let (mut transport, _) = transport(&self.options.device)?;
         let prepare = Prepare { config: *config, recipe: pack.recipe(), directory: pack.directory() };
         match transport.call(&call::Request::Plan(prepare))? {
             Reply::Plan(plan) => Ok(plan.segments.total_bytes() + plan.private_bytes + plan.stack_bytes),
@@ -312,7 +331,7 @@ fn config(options: &Options, model: &Model, cut: Cut) -> Config {
         rows: options.rows,
         group: cut.group,
         banks: cut.banks,
-        depth: options.depth,
+        depth: options.depth.unwrap_or(arena::DEPTH),
         threads,
         kernels: options.kernels,
         scratch: options.scratch,

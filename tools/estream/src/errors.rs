@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 pub enum Exit {
     /// All went well.
     Ok = 0,
-    /// The run failed: disk full, not enough memory, an arena without a slot, cancelled.
+    /// The run failed: disk full, an output that cannot be one, not enough memory, an arena without a slot, interrupted
+    /// by a signal.
     Runtime = 1,
     /// The command line is wrong.
     Usage = 2,
@@ -27,7 +28,7 @@ pub enum Exit {
 }
 
 /// The list for `--help`.
-pub const EXIT_CODES: &str = "Exit codes: 0 ok · 1 run-time failure · 2 usage · 3 bad input file or token ids · \
+pub const EXIT_CODES: &str = "Exit codes: 0 ok · 1 run-time failure or interrupted · 2 usage · 3 bad input file or token ids · \
                               4 device or kernels not available";
 
 /// An error with everything that is known about its place.
@@ -73,7 +74,7 @@ impl Error {
     /// An output that cannot be written.
     #[must_use]
     pub fn unwritable(file: &Path, error: &io::Error) -> Self {
-        Self::new("write-failed", Exit::Runtime, format!("cannot be written: {error}")).in_file(file)
+        Self::new("write", Exit::Runtime, format!("cannot be written: {error}")).in_file(file)
     }
 }
 

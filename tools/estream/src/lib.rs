@@ -33,7 +33,7 @@ mod request;
 pub mod size;
 
 pub use arena::{Arena, Banks};
-pub use engine::{Engine, NoRows, Pass};
+pub use engine::{Asked, Engine, NoRows, Pass};
 pub use errors::{EXIT_CODES, Error, Exit, Result};
 pub use estream_host::transport::{Simulator, SkelReport};
 pub use estream_host::{

@@ -1,17 +1,15 @@
 //! Logits of all positions as a NumPy file, written strip by strip in constant memory.
 //!
 //! Panels arrive with all rows of some columns, so each row's piece is written at its own place in the file; the page
-//! cache gathers them. The file has a temporary name until every element is there: a failed or cancelled pass leaves
-//! nothing.
+//! cache gathers them. The file has no name until every element is there ([`Output`]): a failed, cancelled or killed pass
+//! leaves nothing.
 
 use crate::errors::{Error, Exit, Result};
 use estream_host::RowSink;
 use estream_idl::message::Rows;
-use std::fs::Permissions;
+use estream_pack::Output;
 use std::io;
-use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 use zerocopy::IntoBytes;
 
 /// Bytes that NumPy aligns the data to.
@@ -20,7 +18,7 @@ const ALIGN: usize = 64;
 /// A float32 `[tokens, vocab]` array on its way to a file: the sink of a pass with one request.
 #[derive(Debug)]
 pub struct LogitsFile {
-    file: NamedTempFile,
+    output: Output,
     path: PathBuf,
     tokens: u64,
     vocab: u64,
@@ -32,42 +30,27 @@ impl LogitsFile {
     /// Begins the file beside `path`, which is replaced by [`Self::finish`] alone.
     ///
     /// # Errors
-    /// `write-failed` where the folder does not take files.
+    /// `bad-output` where `path` is no regular file, `write` or `disk-full` where the folder or the disk does not take it.
     pub fn create(path: &Path, tokens: u32, vocab: u32) -> Result<Self> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let failed = |error: &io::Error| Error::unwritable(path, error);
-        if path.is_dir() {
-            return Err(failed(&io::Error::from(io::ErrorKind::IsADirectory)));
-        }
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".estream-").suffix(".npy");
-        builder.permissions(Permissions::from_mode(0o666));
-        let file = builder.tempfile_in(folder).map_err(|error| failed(&error))?;
         let header = header(tokens, vocab);
-        file.as_file().write_all_at(&header, 0).map_err(|error| failed(&error))?;
-        Ok(Self {
-            file,
-            path: path.to_owned(),
-            tokens: u64::from(tokens),
-            vocab: u64::from(vocab),
-            data: header.len() as u64,
-            written: 0,
-        })
+        let (tokens, vocab, data) = (u64::from(tokens), u64::from(vocab), header.len() as u64);
+        let bytes = (tokens * vocab).saturating_mul(4).saturating_add(data);
+        let output = Output::create(path, bytes)?;
+        output.write_at(0, &header)?;
+        Ok(Self { output, path: path.to_owned(), tokens, vocab, data, written: 0 })
     }
 
     /// Gives the file its name.
     ///
     /// # Errors
-    /// `write-failed` where renaming fails, `incomplete` where elements are missing.
+    /// `write` where the disk or the folder fails, `incomplete` where elements are missing.
     pub fn finish(self) -> Result<()> {
         let whole = self.tokens * self.vocab;
         if self.written != whole {
             let message = format!("the device handed over {} of {whole} logits", self.written);
             return Err(Error::new("incomplete", Exit::Runtime, message).in_file(&self.path));
         }
-        self.file.as_file().sync_all().map_err(|error| Error::unwritable(&self.path, &error))?;
-        self.file.persist(&self.path).map_err(|error| Error::unwritable(&self.path, &error.error))?;
-        Ok(())
+        Ok(self.output.commit()?)
     }
 }
 
@@ -90,7 +73,8 @@ impl RowSink for LogitsFile {
         }
         for (row, values) in (first_row..).zip(panel.chunks_exact(rows.columns as usize)) {
             let element = row * self.vocab + first_column;
-            self.file.as_file().write_all_at(values.as_bytes(), self.data + 4 * element)?;
+            let at = self.data + 4 * element;
+            self.output.write_at(at, values.as_bytes()).map_err(io::Error::other)?;
         }
         self.written += count * columns;
         Ok(())

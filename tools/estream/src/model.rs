@@ -1,9 +1,9 @@
 //! What a pack says about its model: the few numbers that limits, arena and tokens are checked against, read from the
-//! header, recipe and directory alone, before anything large is allocated or verified.
+//! header, recipe and directory alone, before anything large is allocated or verified. That header and directory agree
+//! was checked when the pack was opened.
 
 use crate::errors::{Error, Exit, Result};
 use estream_host::{Pack, Verify};
-use estream_idl::pack::Directory;
 use estream_idl::recipe::Recipe;
 use std::path::Path;
 
@@ -37,10 +37,7 @@ impl Model {
         let bad = |code, message: &str| Error::new(code, Exit::Input, message);
         let recipe = Recipe::decode(pack.recipe())
             .ok_or_else(|| bad("bad-recipe", "the recipe is damaged or made for another version"))?;
-        let directory = Directory::read(pack.directory()).ok_or_else(|| {
-            bad("bad-directory", "the directory's tables do not have the lengths that they state")
-        })?;
-        let layer_experts: Vec<u32> = directory.layers.iter().map(|layer| layer.experts).collect();
+        let layer_experts: Vec<u32> = pack.tables().layers.iter().map(|layer| layer.experts).collect();
         let experts = layer_experts.iter().copied().max().unwrap_or(0);
         let header = pack.header();
         if experts == 0 || header.record_bytes == 0 {

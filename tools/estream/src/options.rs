@@ -1,6 +1,6 @@
 //! Choices and limits of an engine, with defaults for one prompt on this machine.
 
-use crate::arena::{Arena, DEPTH};
+use crate::arena::Arena;
 use estream_host::Verify;
 use estream_host::transport::Simulator;
 use estream_idl::call::KernelSet;
@@ -41,7 +41,7 @@ impl Device {
 pub struct Options {
     pub(crate) device: Device,
     pub(crate) arena: Arena,
-    pub(crate) depth: u32,
+    pub(crate) depth: Option<u32>,
     pub(crate) threads: Option<u32>,
     pub(crate) kernels: KernelSet,
     pub(crate) verify: Verify,
@@ -59,7 +59,7 @@ impl Default for Options {
         Self {
             device: Device::Native,
             arena: Arena::Default,
-            depth: DEPTH,
+            depth: None,
             threads: None,
             kernels: KernelSet::empty(),
             verify: Verify::Once,
@@ -95,10 +95,10 @@ impl Options {
         self
     }
 
-    /// Reads in flight, Q; clamped to the banks.
+    /// Reads in flight, Q, clamped to the banks; the default is [`crate::arena::DEPTH`].
     #[must_use]
     pub fn depth(mut self, depth: u32) -> Self {
-        self.depth = depth;
+        self.depth = Some(depth);
         self
     }
 

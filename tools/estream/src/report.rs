@@ -18,11 +18,14 @@ pub struct RunReport {
     skel: Option<Skel>,
     kernels: &'static str,
     threads: u32,
+    /// Asked for beyond what the device has, as are the others with this ending; else null.
+    threads_asked: Option<u32>,
     group: u32,
-    /// The group that was asked for, where the model has fewer experts.
     group_asked: Option<u32>,
     banks: u32,
+    banks_asked: Option<u32>,
     depth: u32,
+    depth_asked: Option<u32>,
     row_chunk: u32,
     scratch_bytes: u32,
     tokens: usize,
@@ -127,7 +130,7 @@ impl RunReport {
     #[must_use]
     pub fn new(engine: &Engine, pass: &Pass, tokens: usize, open: Duration, total: Duration) -> Self {
         let plan = engine.plan();
-        let cut = engine.cut();
+        let asked = engine.asked();
         let report = &pass.report;
         let (mode, reason) = match engine.io_mode() {
             IoMode::Direct => ("direct", None),
@@ -140,10 +143,13 @@ impl RunReport {
             skel: engine.skel().map(Skel::new),
             kernels: plan.kernels.name(),
             threads: plan.threads,
+            threads_asked: asked.threads,
             group: plan.group,
-            group_asked: cut.clamped_from,
+            group_asked: asked.group,
             banks: plan.banks,
+            banks_asked: asked.banks,
             depth: plan.depth,
+            depth_asked: asked.depth,
             row_chunk: plan.row_chunk,
             scratch_bytes: plan.scratch_bytes,
             tokens,
@@ -187,20 +193,33 @@ impl RunReport {
         let (time, io, routing) = (&self.time, &self.io, &self.routing);
         let speed = self.tokens as f64 / (time.prefill_ms / 1e3).max(1e-9);
         let rate = io.bytes as f64 / (time.prefill_ms / 1e3).max(1e-9);
-        let asked = self.group_asked.map(|asked| format!(" (asked: {asked})")).unwrap_or_default();
+        let asked =
+            |asked: Option<u32>| asked.map(|asked| format!(" (asked: {asked})")).unwrap_or_default();
         let reason = io.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
         let skel = self.skel.as_ref().map(|skel| format!(", skel {} {}", skel.arch, skel.sha256));
         let skel = skel.unwrap_or_default();
         let lines = [
-            ("device", format!("{}, {} kernels, {} threads{skel}", self.device, self.kernels, self.threads)),
+            (
+                "device",
+                format!(
+                    "{}, {} kernels, {} threads{}{skel}",
+                    self.device,
+                    self.kernels,
+                    self.threads,
+                    asked(self.threads_asked)
+                ),
+            ),
             (
                 "arena",
                 format!(
-                    "{} = {} banks of {} experts{asked}, {} reads in flight",
+                    "{} = {} banks{} of {} experts{}, {} reads in flight{}",
                     human(self.memory.plan.arena_bytes),
                     self.banks,
+                    asked(self.banks_asked),
                     self.group,
-                    self.depth
+                    asked(self.group_asked),
+                    self.depth,
+                    asked(self.depth_asked)
                 ),
             ),
             ("prefill", format!("{} tokens in {:.1} ms, {speed:.1} tokens/s", self.tokens, time.prefill_ms)),

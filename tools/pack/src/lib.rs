@@ -31,6 +31,7 @@ pub use error::{Error, Result};
 pub use inspect::{Component, Duplicate, Group, Inspection, Records, Sizes, TypeShare, inspect};
 pub use mapping::Mapping;
 pub use model_files::ModelFiles;
+pub use output::{Output, interrupt};
 pub use source::{FileRange, Source};
 pub use synth::{Family, Shape, Share, SynthFormat, SynthOptions, SynthReport, synth};
 pub use verify::{Verified, verify};

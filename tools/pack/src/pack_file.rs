@@ -5,7 +5,7 @@ use crate::layout::padded;
 use crate::source::{FileRange, Source, read_vec};
 use estream_idl::address::PAGE;
 use estream_idl::pack::{
-    Checksums, Directory, Extent, Header, LayerEntry, MAGIC, MatrixEntry, Role, VERSION,
+    Checksums, Directory, DirectoryFault, Extent, Header, LayerEntry, MAGIC, MatrixEntry, Role, VERSION,
 };
 use estream_idl::recipe::Recipe;
 use std::path::Path;
@@ -60,36 +60,11 @@ impl PackFile {
     }
 
     fn check_directory(&self) -> Result<()> {
-        let (directory, header) = (self.directory()?, &self.header);
-        let wrong = |what: String| damaged(&what, header.directory.file);
-        if directory.header.dense != header.dense || directory.header.embedding != header.embedding {
-            return Err(wrong("directory and header disagree about the dense or embedding range".to_owned()));
-        }
-        let mut at = header.dense.file;
-        for matrix in directory.matrices.iter() {
-            if matrix.file != at || matrix.bytes == 0 || matrix.format.check().is_none() {
-                return Err(wrong(format!("the directory misplaces {}", matrix_name(&matrix))));
-            }
-            at = at.saturating_add(matrix.bytes);
-        }
-        if at != header.dense.file + header.dense.bytes {
-            return Err(wrong("the dense matrices do not fill their range".to_owned()));
-        }
-        let mut at = header.experts.file;
-        for layer in directory.layers.iter() {
-            let bytes = layer.record_bytes.checked_mul(layer.experts.into());
-            if layer.file != at || bytes.is_none_or(|bytes| bytes == 0) {
-                return Err(wrong(format!("the directory misplaces the experts of layer {}", layer.layer)));
-            }
-            at = at.saturating_add(bytes.unwrap_or(0));
-            if stored_order(&directory, &layer).is_none() {
-                return Err(wrong(format!("the order of layer {}'s experts is no permutation", layer.layer)));
-            }
-        }
-        if at != header.experts.file + header.experts.bytes {
-            return Err(wrong("the expert records do not fill their range".to_owned()));
-        }
-        Ok(())
+        let directory = self.directory()?;
+        let named = |fault: DirectoryFault| {
+            damaged(&fault.to_string(), fault.offset(&directory, &self.header))
+        };
+        directory.check(&self.header).map_err(named)
     }
 
     /// The sums cover the dense and the expert range without gaps, and each embedding page has one.

@@ -1,6 +1,6 @@
 //! Bad GGUFs, each refused with its own code, as an input error, quickly, and with nothing written.
 
-use crate::common::{Raw, find, gguf, pack, quiet, small, string};
+use crate::fixtures::{Raw, find, gguf, pack, quiet, small, string};
 use estream_pack::{Error, Options, convert};
 use std::path::Path;
 use std::time::{Duration, Instant};

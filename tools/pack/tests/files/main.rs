@@ -1,5 +1,5 @@
 //! The crate from outside, by the files it reads and writes.
 
 mod bad_gguf;
-mod common;
+mod fixtures;
 mod packs;

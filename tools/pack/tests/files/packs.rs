@@ -1,6 +1,6 @@
 //! Packs: whole, sealed, in the order asked for, and nothing else in their folder.
 
-use crate::common::{find, gguf, pack, quiet, shared, small, string};
+use crate::fixtures::{find, gguf, pack, quiet, shared, small, string};
 use estream_idl::pack::{Directory, Header};
 use estream_pack::{Family, Options, Shape, Vocabulary, convert, inspect, verify};
 use std::path::Path;
