@@ -93,6 +93,12 @@ impl Error {
         self
     }
 
+    /// The same error about another tensor too.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let tensor = other.tensor.as_deref().unwrap_or_default();
+        self.message += &format!("; {tensor}: {}", other.message);
+    }
+
     /// Whether the input is to blame (exit status 3) rather than the machine (exit status 1).
     #[must_use]
     pub const fn is_input(&self) -> bool {

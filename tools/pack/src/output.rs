@@ -113,7 +113,8 @@ impl Output {
 
 /// Where the file called `target` stands or will stand.
 fn place(target: &Path) -> Result<PathBuf> {
-    let refused = |what: &str| Err(Error::runtime("bad-output", format!("the output is {what}, no regular file")));
+    let refused =
+        |what: &str| Err(Error::runtime("bad-output", format!("the output is {what}, no regular file")));
     if target.as_os_str().as_bytes().ends_with(b"/") {
         return refused("a folder");
     }

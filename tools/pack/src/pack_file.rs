@@ -61,9 +61,8 @@ impl PackFile {
 
     fn check_directory(&self) -> Result<()> {
         let directory = self.directory()?;
-        let named = |fault: DirectoryFault| {
-            damaged(&fault.to_string(), fault.offset(&directory, &self.header))
-        };
+        let named =
+            |fault: DirectoryFault| damaged(&fault.to_string(), fault.offset(&directory, &self.header));
         directory.check(&self.header).map_err(named)
     }
 

@@ -67,13 +67,27 @@ impl<'a> Gguf<'a> {
             gguf.read_entry(&mut cursor, index)?;
         }
         let alignment = gguf.alignment()?;
+        // Types that nobody can read are refused at the end, so that the refusal names every tensor that has one.
+        let mut unreadable: Option<Error> = None;
         for index in 0..tensor_count {
-            let tensor = Tensor::parse(&mut cursor, index, alignment)?;
+            let tensor = match Tensor::parse(&mut cursor, index, alignment) {
+                Err(error) if tensors::is_of_type(&error) => {
+                    match &mut unreadable {
+                        None => unreadable = Some(error),
+                        Some(first) => first.add(&error),
+                    }
+                    continue;
+                }
+                other => other?,
+            };
             if gguf.names.insert(tensor.name.clone(), gguf.tensors.len()).is_some() {
                 let message = "two tensors have this name";
                 return Err(Error::input("duplicate-tensor", message).of(&tensor.name).at(tensor.record));
             }
             gguf.tensors.push(tensor);
+        }
+        if let Some(error) = unreadable {
+            return Err(error);
         }
         let data = cursor.position().next_multiple_of(alignment);
         tensors::place(&mut gguf.tensors, data, source.bytes())?;

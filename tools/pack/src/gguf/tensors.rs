@@ -92,6 +92,11 @@ impl Tensor {
     }
 }
 
+/// Whether a record was refused for its type alone: the cursor then stands behind it.
+pub(super) fn is_of_type(error: &Error) -> bool {
+    matches!(error.code, "removed-type" | "unknown-type")
+}
+
 pub(crate) fn shape(dims: &[u64]) -> String {
     let used = dims.iter().rposition(|&dim| dim != 1).map_or(1, |last| last + 1);
     let parts: Vec<String> = dims[..used].iter().map(u64::to_string).collect();

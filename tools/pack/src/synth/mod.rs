@@ -45,7 +45,7 @@ pub enum SynthFormat {
 pub struct SynthOptions<'a> {
     /// Its sizes.
     pub shape: Shape,
-    /// Another number of layers than the shape's.
+    /// Fewer layers than the shape's.
     pub layers: Option<u32>,
     /// Of the weights: the same seed gives the same bytes.
     pub seed: u64,
@@ -78,7 +78,12 @@ pub struct SynthReport {
 /// Input errors for sizes that make no model, run-time errors for a disk that cannot be written.
 pub fn synth(options: &SynthOptions<'_>) -> Result<SynthReport> {
     let mut shape = options.shape.clone();
-    shape.layers = options.layers.unwrap_or(shape.layers);
+    let most = shape.layers;
+    shape.layers = options.layers.unwrap_or(most);
+    if shape.layers > most {
+        let message = format!("{} layers; the shape has {most}", shape.layers);
+        return Err(Error::input("bad-shape", message));
+    }
     if let Some(defect) = shape.defect() {
         return Err(Error::input("bad-shape", defect));
     }

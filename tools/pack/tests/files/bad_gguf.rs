@@ -136,6 +136,11 @@ fn types_are_named_or_at_least_numbered() {
         assert_eq!((error.code, error.tensor.as_deref()), (code, Some("odd")), "{error}");
         assert!(error.message.contains(words), "{error}");
     }
+    // Every tensor with such a type is named, readable ones between them are not.
+    let many = Raw::new().tensor("a", &[256], 999, 0).tensor("b", &[32], 0, 0).tensor("c", &[256], 36, 0);
+    let error = refused(&many.bytes(128));
+    assert_eq!((error.code, error.tensor.as_deref()), ("unknown-type", Some("a")), "{error}");
+    assert!(error.message.contains("c: type 36 (IQ4_NL_4_4)") && !error.message.contains("b:"), "{error}");
     // Known to ggml, without a codec here: every tensor that has one is named. Rows of 64 have as many bytes as Q4_0's, so
     // the data stays where it is.
     let record = |name: &str, kind: u32| {
