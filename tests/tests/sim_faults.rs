@@ -275,9 +275,9 @@ fn a_ring_that_either_side_corrupts_ends_the_session() {
         // The host writes its head anew with the next message; the firmware looks before that.
         thread::sleep(Duration::from_millis(200));
         let begun = Instant::now();
-        // It believes nothing any more and says nothing: the heartbeat tells.
+        // It says so where a ring is left that carries it; otherwise the heartbeat tells.
         let error = pass(&mut session);
-        assert_eq!(error.code, "silent", "word {word}: {error}");
+        assert!(["protocol", "silent"].contains(&error.code), "word {word}: {error}");
         assert!(begun.elapsed() < SILENCE + SLACK, "word {word}: {:?}", begun.elapsed());
         assert!(session.close().is_err());
         assert!(outside.gone());
