@@ -160,6 +160,9 @@ pub struct SimulatorParts {
     /// VTCM that the domain reports, such as 4MiB, or `refused`; 8 MiB by default.
     #[arg(long, value_name = "SIZE", value_parser = vtcm)]
     pub sim_vtcm: Option<u32>,
+    /// How long the simulator may take for a call, and be silent in a pass; 120 by default.
+    #[arg(long, value_name = "SECONDS", value_parser = positive())]
+    pub sim_patience: Option<u32>,
 }
 
 /// `tokenize`.

@@ -20,10 +20,6 @@ use estream_idl::message::{Event, Rows};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
-
-/// How long a simulated firmware may show no sign of life: its floats are a thousand times slower than silicon's.
-const SIMULATED_SILENCE: Duration = Duration::from_secs(120);
 
 /// An open model.
 #[derive(Debug)]
@@ -93,8 +89,8 @@ impl Engine {
         let before = memory::resident().unwrap_or(0);
         let peak_before = memory::measured_peak().unwrap_or(0);
         let mut session = Session::open(pack, transport, config)?;
-        if matches!(options.device, Device::Sim(_)) {
-            session.set_silence_limit(SIMULATED_SILENCE);
+        if let Device::Sim(simulator) = &options.device {
+            session.set_silence_limit(simulator.patience);
         }
         let memory = Memory::new(&session.memory(), before, peak_before);
         Ok(Self {

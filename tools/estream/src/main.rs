@@ -2,12 +2,18 @@
 //!
 //! Read `cli` (what can be said), `console` (how it is answered), then a file of `commands` each. All work is done by the
 //! library face and the packer; nothing here computes.
-#![forbid(unsafe_code)]
+//!
+//! # Fence
+//! Unsafe code is denied but for the module listed with `#[allow(unsafe_code)]` below.
+#![deny(unsafe_code)]
 
 mod cli;
 mod commands;
 mod console;
+mod interrupt;
 mod report;
+#[allow(unsafe_code)]
+mod standard_output;
 mod timeline;
 mod tokens;
 
@@ -19,6 +25,11 @@ use estream::{Error, Exit};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if !standard_output::is_writable() {
+        let message = "standard output is not open for writing: the answer would be lost";
+        let exit = Console::new(false).fail(&Error::new("no-stdout", Exit::Runtime, message));
+        return ExitCode::from(exit as u8);
+    }
     let exit = match Cli::try_parse() {
         Ok(cli) => {
             let console = Console::new(cli.json);

@@ -193,8 +193,7 @@ impl RunReport {
         let (time, io, routing) = (&self.time, &self.io, &self.routing);
         let speed = self.tokens as f64 / (time.prefill_ms / 1e3).max(1e-9);
         let rate = io.bytes as f64 / (time.prefill_ms / 1e3).max(1e-9);
-        let asked =
-            |asked: Option<u32>| asked.map(|asked| format!(" (asked: {asked})")).unwrap_or_default();
+        let asked = |asked: Option<u32>| asked.map(|asked| format!(" (asked: {asked})")).unwrap_or_default();
         let reason = io.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
         let skel = self.skel.as_ref().map(|skel| format!(", skel {} {}", skel.arch, skel.sha256));
         let skel = skel.unwrap_or_default();

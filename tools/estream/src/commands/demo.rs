@@ -7,6 +7,7 @@
 use crate::cli::Demo;
 use crate::commands::run::prompt;
 use crate::console::{Console, table};
+use crate::interrupt::{Interrupt, interruptible};
 use crate::report::RunReport;
 use crate::timeline::{Busy, draw, window};
 use estream::size::human;
@@ -45,6 +46,10 @@ struct Timeline {
 
 /// Runs the command.
 pub fn run(arguments: &Demo, console: &Console) -> Result<()> {
+    interruptible(|interrupt| show(arguments, console, interrupt))
+}
+
+fn show(arguments: &Demo, console: &Console, interrupt: &Interrupt) -> Result<()> {
     // Declared first, dropped last: the folder goes when everything in it is closed.
     let temporary;
     let folder: &Path = match &arguments.keep {
@@ -82,7 +87,8 @@ pub fn run(arguments: &Demo, console: &Console) -> Result<()> {
 
     let start = Instant::now();
     let ids = (0..TOKENS).map(|position| (position * 7919 + 13) % model.vocab).collect();
-    let (run, pass) = prompt(&pack, ids, Options::new().arena(Arena::Bytes(arena)), None, start, console)?;
+    let options = Options::new().arena(Arena::Bytes(arena));
+    let (run, pass) = prompt(&pack, ids, options, None, start, console, interrupt)?;
     let picture = Picture::of(&pass);
     let expert_bytes = model.expert_bytes;
     let report = DemoReport { gguf_bytes, pack_bytes, expert_bytes, run, timeline: picture.timeline() };

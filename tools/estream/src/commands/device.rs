@@ -8,6 +8,7 @@ use crate::cli::{DeviceName, Machine};
 use estream::{Device, Error, Exit, Result, Simulator};
 use std::env;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Programs that are qemu for Hexagon; Debian's static builds had a name of their own.
 const QEMU: [&str; 2] = ["qemu-hexagon", "qemu-hexagon-static"];
@@ -20,6 +21,7 @@ pub fn device(machine: &Machine) -> Result<Device> {
         ("--sim-guest", parts.sim_guest.is_some()),
         ("--sim-skel", parts.sim_skel.is_some()),
         ("--sim-vtcm", parts.sim_vtcm.is_some()),
+        ("--sim-patience", parts.sim_patience.is_some()),
     ];
     match machine.device {
         DeviceName::Sim => {}
@@ -56,6 +58,9 @@ pub fn device(machine: &Machine) -> Result<Device> {
     let mut simulator = Simulator::new(qemu, guest, skel);
     if let Some(bytes) = parts.sim_vtcm {
         simulator.vtcm = bytes;
+    }
+    if let Some(seconds) = parts.sim_patience {
+        simulator.patience = Duration::from_secs(seconds.into());
     }
     Ok(Device::Sim(simulator))
 }

@@ -3,6 +3,7 @@
 mod completions;
 mod demo;
 mod device;
+mod distinct;
 mod inspect;
 mod man;
 mod pack;

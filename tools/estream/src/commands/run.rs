@@ -1,32 +1,47 @@
 //! `estream run`: one prompt through a pack, and the next-token distribution.
 //!
-//! The prompt is checked before anything large is read; the vocabulary is read after the memory of the session was given
-//! back, so that texts cost no peak memory.
+//! The prompt and the place of the logits are checked before anything large is read. The vocabulary is read after the
+//! memory of the session was given back, so that texts cost no peak memory, and before the logits get their name.
 
 use super::tokenize;
-use crate::cli::{Machine, Run};
+use crate::cli::{Machine, Run, SimulatorParts};
 use crate::commands::device::device;
+use crate::commands::distinct::distinct;
 use crate::console::Console;
+use crate::interrupt::{Interrupt, interruptible};
 use crate::report::{Candidate, RunReport};
 use crate::tokens;
-use estream::{Arena, Engine, LogitsFile, Model, Options, Pass, Request, Result, Top};
+use estream::{Arena, Engine, Error, Exit, LogitsFile, Model, Options, Pass, Request, Result, Top};
 use estream_pack::Vocabulary;
 use estream_text::Tokenizer;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Runs the command.
 pub fn run(arguments: &Run, console: &Console) -> Result<()> {
     let start = Instant::now();
     let options = options(&arguments.machine)?;
+    if let Some(output) = &arguments.logits {
+        distinct(output, inputs(arguments))?;
+    }
     let model = Model::read(&arguments.pack)?;
     let ids = ids(arguments, &model)?;
-    // Before anything runs: a path that cannot be written is no reason to compute first.
+    let options = options.top_k(arguments.top_k);
     let tokens = u32::try_from(ids.len()).map_err(|_| estream::too_many(ids.len(), model.context))?;
-    let logits = arguments.logits.as_deref();
-    let logits = logits.map(|path| LogitsFile::create(path, tokens, model.vocab)).transpose()?;
-    let (report, _) = prompt(&arguments.pack, ids, options.top_k(arguments.top_k), logits, start, console)?;
+    let report = interruptible(|interrupt| {
+        // Before anything runs: a path that cannot be written is no reason to compute first.
+        let logits = arguments.logits.as_deref();
+        let logits = logits.map(|path| LogitsFile::create(path, tokens, model.vocab)).transpose()?;
+        Ok(prompt(&arguments.pack, ids, options, logits, start, console, interrupt)?.0)
+    })?;
     console.answer(&report, || report.summary())
+}
+
+/// The files that the command reads.
+fn inputs(arguments: &Run) -> impl Iterator<Item = &Path> {
+    let SimulatorParts { sim_qemu, sim_guest, sim_skel, .. } = &arguments.machine.simulator;
+    let named = [&arguments.prompt_file, &arguments.tokens_file, sim_qemu, sim_guest, sim_skel];
+    std::iter::once(&arguments.pack).chain(named.into_iter().flatten()).map(PathBuf::as_path)
 }
 
 /// The prompt's ids. The tokenizer is made only where there is text, and its memory is given back before the session takes
@@ -39,10 +54,34 @@ fn ids(arguments: &Run, model: &Model) -> Result<Vec<u32>> {
         Run { prompt_file: Some(file), .. } => tokenize::read_text(file)?,
         _ => return Err(estream::empty()),
     };
+    may_fit(&text, model, &arguments.pack)?;
     let tokenizer = Tokenizer::open(&arguments.pack)?;
     let ids = tokenizer.encode(&text).map_err(|error| error.in_file(&arguments.pack))?;
     model.check(&ids)?;
     Ok(ids)
+}
+
+/// Refuses a text that is too long for the context whatever its tokens are, before memory and time are spent on them: no
+/// token stands for more bytes than the longest one has.
+fn may_fit(text: &str, model: &Model, pack: &Path) -> Result<()> {
+    // Sentence-piece vocabularies write a space as this character, and take it for one.
+    let bytes = text.len() - text.matches('▁').count() * ('▁'.len_utf8() - 1);
+    if bytes <= model.context as usize {
+        return Ok(());
+    }
+    let vocabulary = Vocabulary::from_pack(pack)?;
+    // A pack without a vocabulary is refused by its name, later.
+    let longest = (0..).take(vocabulary.len()).map(|id| vocabulary.text(id).len()).max().unwrap_or(bytes);
+    let tokens = bytes.div_ceil(longest.max(1));
+    if tokens <= model.context as usize {
+        return Ok(());
+    }
+    let message = format!(
+        "the text has {} bytes, at least {tokens} tokens, and the model's context is {}",
+        text.len(),
+        model.context
+    );
+    Err(Error::new("too-many-tokens", Exit::Input, message))
 }
 
 /// Runs `ids` through the pack; `logits` takes the rows of all positions.
@@ -50,32 +89,37 @@ pub fn prompt(
     pack: &Path,
     ids: Vec<u32>,
     options: Options,
-    logits: Option<LogitsFile>,
+    mut logits: Option<LogitsFile>,
     start: Instant,
     console: &Console,
+    interrupt: &Interrupt,
 ) -> Result<(RunReport, Pass)> {
     let tokens = ids.len();
     let count = u32::try_from(tokens).map_err(|_| estream::too_many(tokens, u32::MAX))?;
     let options = options.max_tokens(count).max_requests(1).max_outputs(1).rows(logits.is_some());
     let mut engine = {
         let bar = console.bytes_bar("verifying");
-        Engine::open_with(pack, &options, &|done, total| bar.show(done, total))?
+        let progress = |done, total| {
+            interrupt.unwind();
+            bar.show(done, total);
+        };
+        Engine::open_with(pack, &options, &progress)?
     };
+    interrupt.gives_up(engine.canceller());
     let opened = start.elapsed();
     let request = Request::next_token(ids);
-    let pass = match logits {
-        Some(mut file) => {
-            let pass = engine.prefill_into(&[request.with_rows()], &mut file)?;
-            file.finish()?;
-            pass
-        }
+    let pass = match &mut logits {
+        Some(file) => engine.prefill_into(&[request.with_rows()], file)?,
         None => engine.prefill_into(&[request], &mut estream::NoRows)?,
     };
     let mut report = RunReport::new(&engine, &pass, tokens, opened, start.elapsed());
     engine.close()?;
     let top =
         pass.responses.first().and_then(|response| response.outputs.first()).map(|answer| &answer.top[..]);
-    report.finish(candidates(pack, top.unwrap_or_default())?, start.elapsed());
+    let candidates = candidates(pack, top.unwrap_or_default())?;
+    interrupt.check()?;
+    logits.map_or(Ok(()), LogitsFile::finish)?;
+    report.finish(candidates, start.elapsed());
     Ok((report, pass))
 }
 
@@ -101,11 +145,13 @@ pub fn options(machine: &Machine) -> Result<Options> {
     let mut options = Options::new()
         .device(device(machine)?)
         .arena(arena)
-        .depth(machine.depth)
         .kernels(machine.kernels.into())
         .verify(machine.verify.into())
         .scratch(machine.scratch.unwrap_or(0))
         .row_chunk(machine.row_chunk.unwrap_or(0));
+    if let Some(depth) = machine.depth {
+        options = options.depth(depth);
+    }
     if let Some(threads) = machine.threads {
         options = options.threads(threads);
     }

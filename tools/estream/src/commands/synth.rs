@@ -1,7 +1,9 @@
 //! `estream synth`: a model of a known shape with random weights.
 
 use crate::cli::{Format, Synth};
+use crate::commands::distinct::distinct;
 use crate::console::{Console, table};
+use crate::interrupt::interruptible;
 use estream::Result;
 use estream::size::human;
 use estream_pack::{SynthFormat, SynthOptions};
@@ -9,9 +11,10 @@ use estream_pack::{SynthFormat, SynthOptions};
 /// Runs the command.
 pub fn run(arguments: Synth, console: &Console) -> Result<()> {
     let output = arguments.output.display().to_string();
-    let report = {
+    distinct(&arguments.output, [])?;
+    let report = interruptible(|_| {
         let bar = console.bytes_bar("writing");
-        estream_pack::synth(&SynthOptions {
+        Ok(estream_pack::synth(&SynthOptions {
             shape: arguments.shape,
             layers: arguments.layers,
             seed: arguments.seed,
@@ -22,8 +25,8 @@ pub fn run(arguments: Synth, console: &Console) -> Result<()> {
             },
             output: arguments.output,
             progress: &|done, total| bar.show(done, total),
-        })?
-    };
+        })?)
+    })?;
     console.answer(&report, || {
         let share = report.share.as_ref().map_or_else(
             || "not measured".to_owned(),

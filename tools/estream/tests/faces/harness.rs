@@ -4,7 +4,7 @@ use estream_pack::{Shape, SynthFormat, SynthOptions};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 /// What a run of the binary gave.
@@ -17,11 +17,21 @@ pub struct Answer {
 
 /// Runs the binary with both outputs in pipes.
 pub fn estream<S: AsRef<OsStr>>(arguments: &[S]) -> Answer {
-    let output = command(arguments).stdin(Stdio::null()).output().expect("the binary runs");
-    Answer {
-        exit: output.status.code().expect("it ends by itself, not by a signal"),
-        stdout: String::from_utf8(output.stdout).expect("text"),
-        stderr: String::from_utf8(output.stderr).expect("text"),
+    answer(&mut command(arguments))
+}
+
+/// Runs a command with both outputs in pipes.
+pub fn answer(command: &mut Command) -> Answer {
+    command.stdin(Stdio::null()).output().expect("the binary runs").into()
+}
+
+impl From<Output> for Answer {
+    fn from(output: Output) -> Self {
+        Self {
+            exit: output.status.code().expect("it ends by itself, not by a signal"),
+            stdout: String::from_utf8(output.stdout).expect("text"),
+            stderr: String::from_utf8(output.stderr).expect("text"),
+        }
     }
 }
 
@@ -30,6 +40,13 @@ pub fn command<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_estream"));
     command.args(arguments);
     command
+}
+
+/// The binary with its arguments, started by a script that has both as `"$@"`.
+pub fn shell<S: AsRef<OsStr>>(script: &str, arguments: &[S]) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_estream")]).args(arguments);
+    shell
 }
 
 impl Answer {

@@ -3,5 +3,6 @@
 
 mod harness;
 mod library;
+mod outputs;
 mod prompts;
 mod refusals;

@@ -64,6 +64,69 @@ fn bad_ids_are_refused_with_index_and_limit_before_anything_runs() {
 }
 
 #[test]
+fn a_text_far_beyond_the_context_is_refused_early() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("spaces");
+    std::fs::write(&file, " ".repeat(4 << 20)).expect("a prompt");
+    let pack = small_pack().display().to_string();
+    let line = ["run", &pack, "--prompt-file", &file.display().to_string(), "--json"];
+    let begin = Instant::now();
+    // Beyond 64 MiB the allocator gets nothing, and the program ends by a signal.
+    let answer = harness::answer(&mut harness::shell(r#"ulimit -d 65536; exec "$@""#, &line));
+    assert!(begin.elapsed() < Duration::from_secs(1), "it took {:?}", begin.elapsed());
+    let (code, message) = answer.json_error(3);
+    assert_eq!(code, "too-many-tokens");
+    assert!(message.contains("4194304 bytes") && message.contains("context is 64"), "{message}");
+}
+
+#[test]
+fn ids_and_prompts_may_come_through_a_pipe() {
+    let pack = small_pack().display().to_string();
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).expect("a pipe");
+    let path = pipe.display().to_string();
+    let whole = json(&["--tokens", "3,1,4"]);
+    for (flag, text, tokens) in [("--tokens-file", "3,1,4", 3), ("--prompt-file", "ab", 0)] {
+        let writer = {
+            let pipe = pipe.clone();
+            std::thread::spawn(move || std::fs::write(pipe, text))
+        };
+        let answer = estream(&["run", &pack, flag, &path, "--json"]);
+        writer.join().expect("it ends").expect("it is read");
+        assert_eq!(answer.exit, 0, "{answer:?}");
+        if tokens > 0 {
+            assert_eq!(answer.json()["top"], whole["top"]);
+        }
+    }
+}
+
+#[test]
+fn what_was_asked_for_and_not_had_is_reported() {
+    let report =
+        json(&["--tokens", "1,2", "--threads", "5000", "--group", "99", "--banks", "7000", "--depth", "900"]);
+    for (key, asked) in [("threads", 5000), ("group", 99), ("banks", 7000), ("depth", 900)] {
+        assert_eq!(report[format!("{key}_asked")], asked, "{report}");
+        assert!(report[key].as_u64().is_some_and(|had| had >= 1 && had < asked), "{key}: {report}");
+    }
+    assert_eq!((&report["group"], &report["banks"]), (&EXPERTS.into(), &LAYERS.into()));
+    assert_eq!(report["depth"], report["banks"], "no more reads than banks");
+
+    let report = json(&["--tokens", "1,2", "--threads", "1", "--group", "4", "--banks", "2", "--depth", "2"]);
+    for key in ["threads", "group", "banks", "depth"] {
+        assert!(report[format!("{key}_asked")].is_null(), "{key}: {report}");
+    }
+
+    let pack = small_pack().display().to_string();
+    let line = ["run", &pack, "--tokens", "1", "--threads", "5000", "--banks", "7000", "--depth", "900"];
+    let summary = estream(&line).stdout;
+    for asked in ["threads (asked: 5000)", "banks (asked: 7000)", "reads in flight (asked: 900)"] {
+        assert!(summary.contains(asked), "{asked}: {summary}");
+    }
+}
+
+#[test]
 fn a_refused_prompt_leaves_no_logits() {
     let folder = tempfile::tempdir().expect("a folder");
     let logits = folder.path().join("logits.npy").display().to_string();
@@ -72,7 +135,7 @@ fn a_refused_prompt_leaves_no_logits() {
     assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0);
     let nowhere = folder.path().join("no/such/folder/logits.npy").display().to_string();
     let (code, _) = run(&["--tokens", "1,2", "--logits", &nowhere]).json_error(1);
-    assert_eq!(code, "write-failed");
+    assert_eq!(code, "write");
 }
 
 #[test]
