@@ -17,6 +17,7 @@
 #[allow(unsafe_code)]
 mod arena;
 mod batch;
+mod cancel;
 mod error;
 #[allow(unsafe_code)]
 mod link;
@@ -28,6 +29,7 @@ mod probe;
 mod pump;
 mod read;
 mod report;
+mod room;
 mod session;
 mod sidecar;
 mod sums;
@@ -39,10 +41,11 @@ mod window;
 
 pub use arena::PageKind;
 pub use batch::{Output, Request, RowSink};
+pub use cancel::Canceller;
 pub use error::{Error, Exit};
 pub use pack::Pack;
 pub use probe::IoMode;
 pub use report::{IoReport, MemoryReport, Outcome, ReadSpan, Report, Top};
-pub use session::{Canceller, Session};
+pub use session::Session;
 pub use transport::Transport;
 pub use verify::{Verify, VerifyReport};

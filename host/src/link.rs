@@ -7,6 +7,7 @@
 use crate::arena::Arena;
 use crate::{Error, Transport};
 use estream_idl::call::{Reply, Request};
+use estream_idl::control::MAX_TICKETS;
 use estream_idl::message::ToDsp;
 use estream_idl::ring::{Producer, PushError};
 use estream_idl::sync::{AtomicU32, Ordering};
@@ -67,7 +68,23 @@ impl Outbox {
 
     /// Sends one message and rings.
     pub(crate) fn send(&self, message: ToDsp) -> Result<(), Error> {
-        let pushed = self.producer.lock().unwrap_or_else(PoisonError::into_inner).push(&message.encode());
+        self.send_beside(0, message)
+    }
+
+    /// Sends one message that may be lost where the ring has no more room than completions can need.
+    pub(crate) fn send_spare(&self, message: ToDsp) -> Result<(), Error> {
+        // Beside them: the pass, and the cancels that must not be lost (its canceller's, its sender's, its sink's).
+        self.send_beside(MAX_TICKETS as u32 + 4, message)
+    }
+
+    /// Sends one message if `kept` more entries are free.
+    fn send_beside(&self, kept: u32, message: ToDsp) -> Result<(), Error> {
+        let mut producer = self.producer.lock().unwrap_or_else(PoisonError::into_inner);
+        let pushed = match producer.room() {
+            Ok(room) if room <= kept => Err(PushError::Full),
+            _ => producer.push(&message.encode()),
+        };
+        drop(producer);
         match pushed {
             Ok(()) => {}
             Err(PushError::Full) => return Err(Error::protocol("it does not read the ring towards it")),

@@ -157,6 +157,15 @@ impl Loader {
         (log.io, std::mem::take(&mut log.spans))
     }
 
+    /// The error of bytes that were handed over and could not be checked, under a policy that checks all: parts of an
+    /// extent whose others were never asked for.
+    pub(crate) fn unchecked(&self) -> Option<Error> {
+        let Source { sums, path, .. } = &self.shared.source;
+        let file = sums.as_ref()?.unchecked()?;
+        let what = "the firmware asked for a part of an extent only, so it cannot be checked";
+        Some(Error { exit: Exit::Runtime, ..Error::bad_pack("unchecked", path, file, what) })
+    }
+
     /// What the first failed read met: of this pass, else of the dense weights.
     pub(crate) fn fault(&self) -> Option<Error> {
         self.shared.fault.check().and(self.shared.dense_fault.check()).err()

@@ -10,10 +10,10 @@ use crate::error::FirstError;
 use crate::link::{nudge, wait};
 use crate::loader::Submitter;
 use estream_idl::control::Control;
-use estream_idl::log::Record;
+use estream_idl::log::{Message, Record};
 use estream_idl::message::{Event, Rows, ToHost};
 use estream_idl::ring::{Consumer, Corrupt};
-use estream_idl::status::Refusal;
+use estream_idl::status::{Refusal, Status};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -148,9 +148,16 @@ impl Ears<'_> {
             // Events first: those that a pass wrote before its end are in the log when the end is heard.
             while let Some(entry) = self.trace.pop().map_err(corrupt)? {
                 if let Some(record) = Record::decode(&entry) {
+                    // It has ended, whether or not a pass is there to be told so.
+                    let ended = record.message == Message::SessionFails;
                     let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
                     if records.len() < RECORDS {
                         records.push(record);
+                    }
+                    if ended {
+                        let status =
+                            u32::try_from(record.values[0]).map_or(Status::Internal, Status::from_wire);
+                        return Err(status.into());
                     }
                     continue;
                 }

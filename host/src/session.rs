@@ -9,12 +9,14 @@
 
 use crate::arena::Arena;
 use crate::batch::{Request, Results, RowSink, Tables, check_rows};
+use crate::cancel::{Canceller, Running};
 use crate::error::FirstError;
 use crate::link::{Attachment, Outbox};
 use crate::loader::{Loader, Source, now_ns};
 use crate::pack::Pack;
 use crate::pump::{Arrival, EventLog, Pump};
 use crate::report::{MemoryReport, Outcome};
+use crate::room;
 use crate::watch::Watch;
 use crate::window::panel;
 use crate::{Error, IoMode, Transport};
@@ -26,9 +28,9 @@ use estream_idl::log::Record;
 use estream_idl::message::ToDsp;
 use estream_idl::status::{Refusal, Status};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -57,30 +59,6 @@ pub struct Session {
     passes: u32,
 }
 
-/// The pass at work, for those who may give it up.
-struct Running {
-    /// Its number, 0 for none.
-    pass: AtomicU32,
-    outbox: Arc<Outbox>,
-}
-
-/// Gives up the running pass, from any thread; without one it does nothing. It does not keep a session's memory.
-#[derive(Clone)]
-pub struct Canceller(Weak<Running>);
-
-impl Canceller {
-    /// Asks the firmware to give the running pass up. `prefill` then returns the error `cancelled`, once the loads in
-    /// flight have drained.
-    pub fn cancel(&self) {
-        let Some(running) = self.0.upgrade() else { return };
-        let pass = running.pass.swap(0, Ordering::AcqRel);
-        if pass != 0 {
-            // A ring that cannot carry this cannot carry the pass either: the session learns of it by itself.
-            let _ = running.outbox.send(ToDsp::Cancel { pass });
-        }
-    }
-}
-
 impl Session {
     /// Opens a session of the firmware behind `transport` on `pack`.
     ///
@@ -103,6 +81,7 @@ impl Session {
         let plan = planned(transport.call(&call::Request::Plan(prepare))?).map_err(named)?;
         check_plan(&plan, &config)?;
         let tables = Tables::new(config, plan.segments.of(Segment::Io))?;
+        room::check(&plan)?;
 
         let arena = match transport.memory_file() {
             Some(file) => Arena::make_in(plan.segments, file)?,
@@ -126,7 +105,7 @@ impl Session {
             loader: Some(loader),
             populate: Some(populate),
             inbox,
-            running: Arc::new(Running { pass: AtomicU32::new(0), outbox }),
+            running: Arc::new(Running::new(outbox)),
             failure,
             arena,
             tables,
@@ -176,7 +155,7 @@ impl Session {
     /// A handle that gives up the running pass.
     #[must_use]
     pub fn canceller(&self) -> Canceller {
-        Canceller(Arc::downgrade(&self.running))
+        Canceller::of(&self.running)
     }
 
     /// Sets how long the firmware may show no sign of life during a pass while no read is pending; 30 s at first.
@@ -201,16 +180,20 @@ impl Session {
         let (Some(loader), Some(pump)) = (&self.loader, &self.pump) else {
             return Err(Status::Stopped.into());
         };
+        self.passes = self.passes.checked_add(1).unwrap_or(1);
+        self.running.begin(self.passes);
         loader.begin_pass();
         pump.take_events();
-        self.passes = self.passes.checked_add(1).unwrap_or(1);
         let ended = self.run(self.passes, requests, loader, sink);
-        self.running.pass.store(0, Ordering::Release);
+        self.running.end();
         let (refusal, unwritten) = ended.inspect_err(|error| self.failure.set(error.clone()))?;
         if let Some(error) = unwritten {
             return Err(Error::runtime("sink", format!("the rows of logits were not taken: {error}")));
         }
         self.verdict(refusal, loader)?;
+        if let Some(error) = loader.unchecked() {
+            return Err(error);
+        }
 
         let memory = self.arena.memory();
         let words = memory.words(Segment::Io);
@@ -233,13 +216,12 @@ impl Session {
         sink: &mut dyn RowSink,
     ) -> Result<(Refusal, Option<std::io::Error>), Error> {
         let memory = self.arena.memory();
-        let outbox = &self.running.outbox;
+        let outbox = self.running.outbox();
         let control = memory.control().ok_or(Status::BadState)?;
         self.tables.write(memory.words(Segment::Io), requests);
         let mut watch = Watch::new(control, self.silence);
         let mut unwritten = None;
-        outbox.send(ToDsp::Prefill { pass, requests: requests.len() as u32 })?;
-        self.running.pass.store(pass, Ordering::Release);
+        self.running.send(pass, requests.len() as u32)?;
         loop {
             match self.inbox.recv_timeout(LOOK) {
                 Ok(Arrival::Rows(rows)) => {
@@ -257,6 +239,9 @@ impl Session {
                 }
                 Ok(Arrival::Done { pass: ended, refusal }) if ended == pass => {
                     return Ok((refusal, unwritten));
+                }
+                Ok(Arrival::Done { refusal, .. }) if ends_session(refusal.status) => {
+                    return Err(Error::refused(refusal));
                 }
                 Ok(Arrival::Done { pass: ended, .. }) => {
                     return Err(Error::protocol(format!("pass {ended} ended while pass {pass} ran")));
@@ -284,7 +269,7 @@ impl Session {
                 let told = loader.fault().unwrap_or_else(|| plain().in_file(&self.path));
                 Error { refusal: Some(refusal), ..told }
             }
-            Status::Protocol | Status::Stopped => {
+            status if ends_session(status) => {
                 self.failure.set(plain());
                 plain()
             }
@@ -326,12 +311,6 @@ impl Drop for Session {
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session").field("path", &self.path).field("plan", &self.plan).finish_non_exhaustive()
-    }
-}
-
-impl std::fmt::Debug for Canceller {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Canceller")
     }
 }
 
@@ -388,6 +367,11 @@ fn unexpected(reply: Reply) -> Error {
         Reply::Refused(refusal) => Error::refused(refusal),
         other => Error::protocol(format!("{other:?} answers no call that was made")),
     }
+}
+
+/// Whether a firmware that says this has ended.
+const fn ends_session(status: Status) -> bool {
+    matches!(status, Status::Protocol | Status::Stopped | Status::Internal)
 }
 
 /// Checks what the host relies on in a plan.

@@ -1,17 +1,18 @@
 //! The watch over a firmware at work: a pass may take long, but not in silence.
 //!
-//! Any change of the heartbeat words, any message and any read in flight is a sign of life: a disk that hangs is not the
-//! firmware's fault, and the kernel ends such reads by itself.
+//! A beat (heartbeat word 0), any message and any read in flight is a sign of life: a disk that hangs is not the
+//! firmware's fault, and the kernel ends such reads by itself. The other heartbeat words say where the firmware is, not
+//! that it gets on: they are only told.
 
 use crate::Error;
 use estream_idl::control::Control;
 use estream_idl::sync::Ordering;
 use std::time::{Duration, Instant};
 
-/// The heartbeat as it was last seen to change.
+/// The count of beats as it was last seen to change.
 pub(crate) struct Watch<'a> {
     control: Control<'a>,
-    beats: [u32; 3],
+    beats: u32,
     since: Instant,
     limit: Duration,
 }
@@ -19,7 +20,8 @@ pub(crate) struct Watch<'a> {
 impl<'a> Watch<'a> {
     /// A watch that begins now.
     pub(crate) fn new(control: Control<'a>, limit: Duration) -> Self {
-        Self { control, beats: beats(&control), since: Instant::now(), limit }
+        let [beats, ..] = words(&control);
+        Self { control, beats, since: Instant::now(), limit }
     }
 
     /// A message has come.
@@ -29,7 +31,7 @@ impl<'a> Watch<'a> {
 
     /// Looks for a sign of life; `pending` is the number of reads in flight.
     pub(crate) fn look(&mut self, pending: usize) -> Result<(), Error> {
-        let beats = beats(&self.control);
+        let [beats, layer, bank] = words(&self.control);
         if pending > 0 || beats != self.beats {
             self.beats = beats;
             self.heard();
@@ -38,12 +40,11 @@ impl<'a> Watch<'a> {
         if silent <= self.limit {
             return Ok(());
         }
-        let [_, layer, bank] = beats;
         let what = format!("the firmware has been silent for {silent:.1?} at layer {layer}, bank {bank}");
         Err(Error::runtime("silent", what))
     }
 }
 
-fn beats(control: &Control<'_>) -> [u32; 3] {
+fn words(control: &Control<'_>) -> [u32; 3] {
     control.heartbeat().map(|word| word.load(Ordering::Relaxed))
 }

@@ -9,6 +9,7 @@ use estream_host::{Canceller, Error, Exit, Output, Pack, Request, RowSink, Sessi
 use estream_idl::address::{PAGE, Segment};
 use estream_idl::call::{Config, KernelSet, Reply, Request as Call};
 use estream_idl::io::{FLAG_ROWS, IoLayout, NO_TARGET, report};
+use estream_idl::log::{Message, Record};
 use estream_idl::memory::SharedMemory;
 use estream_idl::message::{Event, EventKind, Load, Rows, ToDsp, ToHost};
 use estream_idl::status::{Refusal, Status};
@@ -290,6 +291,41 @@ fn a_pack_that_shrinks_under_the_session_names_file_and_bytes() {
     session.close().unwrap();
 }
 
+/// Loads a record in two parts, the second one first, and where the token is 1 only that one.
+struct Cutting;
+
+impl Behaviour for Cutting {
+    fn pass(peer: &mut Peer, pass: u32, _: u32) {
+        let mut status = Status::Ok;
+        let parts = if get(&peer.memory, layout().ids, 1) == [1] { 1 } else { 2 };
+        for (page, pages) in [(1, 2), (0, 1)].into_iter().take(parts) {
+            let file = ((EXPERTS_AT + 3 * RECORD_PAGES + page) * PAGE) as u64;
+            peer.load(Load { ticket: 7, segment: Segment::Arena, page: page as u32, pages, file });
+            let Some(ToDsp::Loaded { status: loaded, .. }) = peer.wait() else { return };
+            status = if status == Status::Ok { loaded } else { status };
+        }
+        peer.done(pass, status);
+    }
+}
+
+#[test]
+fn under_always_an_extent_that_comes_in_parts_is_checked_whole_or_the_pass_fails() {
+    let record = (EXPERTS_AT + 3 * RECORD_PAGES) * PAGE;
+    let Open { mut session, .. } = open_with::<Cutting>(Verify::Always, |_| ()).unwrap();
+    session.prefill(&BATCH, &mut Sink::default()).unwrap();
+    let part = [Request { ids: &[1, 1, 1], ..BATCH[0] }, BATCH[1]];
+    let error = session.prefill(&part, &mut Sink::default()).unwrap_err();
+    assert_eq!((error.code, error.offset), ("unchecked", Some((record + PAGE) as u64)));
+    session.prefill(&BATCH, &mut Sink::default()).unwrap();
+
+    for at in [record, record + PAGE, record + 3 * PAGE - 1] {
+        let spoilt = open_with::<Cutting>(Verify::Always, |bytes| bytes[at] ^= 0x80);
+        let error = spoilt.unwrap().session.prefill(&BATCH, &mut Sink::default()).unwrap_err();
+        assert_eq!((error.code, error.exit), ("checksum", Exit::Input), "byte {at}");
+        assert_eq!(error.offset, Some(record as u64), "byte {at}");
+    }
+}
+
 #[test]
 fn under_always_a_flipped_byte_is_found_when_it_is_read_and_named() {
     let at = (EXPERTS_AT + 3 * RECORD_PAGES + 1) * PAGE + 5;
@@ -404,6 +440,87 @@ fn a_firmware_may_take_long_but_not_in_silence() {
     assert!(error.message.contains("layer 6, bank 2"), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(3));
     assert!(session.close().is_err());
+}
+
+#[test]
+fn a_firmware_that_says_where_it_is_without_a_beat_is_silent() {
+    struct Stalled;
+    impl Behaviour for Stalled {
+        fn pass(peer: &mut Peer, _: u32, _: u32) {
+            let [_, layer, bank] = peer.control.heartbeat();
+            while !peer.stopped() {
+                layer.fetch_add(1, Ordering::Relaxed);
+                bank.fetch_add(1, Ordering::Relaxed);
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+    let Open { mut session, .. } = open::<Stalled>();
+    session.set_silence_limit(Duration::from_millis(300));
+    let begin = Instant::now();
+    assert_eq!(session.prefill(&BATCH, &mut Sink::default()).unwrap_err().code, "silent");
+    assert!(begin.elapsed() < Duration::from_secs(3));
+}
+
+/// An engine that ends by itself, in one of the ways that it can still tell.
+struct Dying;
+
+impl Behaviour for Dying {
+    fn pass(peer: &mut Peer, pass: u32, _: u32) {
+        match get(&peer.memory, layout().ids, 1)[0] {
+            0 => peer.done(pass, Status::Protocol),
+            1 => peer.done(pass, Status::Internal),
+            // Before the pass: it has no number to tell.
+            2 => peer.done(0, Status::Internal),
+            _ => {
+                let values = [Status::Internal as u64, 0, 0];
+                let record = Record { message: Message::SessionFails, values, time_ns: 0 };
+                peer.control.events().producer().push(&record.encode()).unwrap();
+            }
+        }
+        while !peer.stopped() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
+fn an_engine_that_has_ended_is_noticed_at_once_and_for_good() {
+    for (kind, code) in [(0, "protocol"), (1, "internal"), (2, "internal"), (3, "internal")] {
+        // Far below the 30 s of silence.
+        let Open { mut session, .. } = open::<Dying>();
+        let ids = [kind, 1, 1];
+        let batch = [Request { ids: &ids, ..BATCH[0] }, BATCH[1]];
+        let begin = Instant::now();
+        for _ in 0..2 {
+            let error = session.prefill(&batch, &mut Sink::default()).expect_err("an end");
+            assert_eq!((error.code, error.exit), (code, Exit::Runtime), "{kind}: {error}");
+        }
+        assert!(session.close().is_err());
+        assert!(begin.elapsed() < Duration::from_secs(2), "{kind}: {:?}", begin.elapsed());
+    }
+}
+
+#[test]
+fn a_plan_beyond_the_memory_is_refused_with_both_numbers() {
+    struct Greedy;
+    impl Behaviour for Greedy {
+        fn pass(_: &mut Peer, _: u32, _: u32) {}
+        fn answer(call: &Call<'_>) -> Option<Reply> {
+            let Call::Plan(prepare) = call else { return None };
+            let plan = firmware::plan(prepare.config.depth);
+            Some(Reply::Plan(estream_idl::call::Plan { private_bytes: 1 << 50, ..plan }))
+        }
+    }
+    let error = open_with::<Greedy>(Verify::Never, |_| ()).err().expect("a refusal");
+    let refusal = error.refusal.unwrap();
+    let segments = firmware::plan(2).segments.total_bytes();
+    assert_eq!((error.code, error.exit), ("no_memory", Exit::Runtime));
+    assert_eq!(refusal.needed, segments + (1 << 50) + 2000);
+    assert!((1..1 << 50).contains(&refusal.limit), "{refusal:?}");
+    for number in [refusal.needed, refusal.limit] {
+        assert!(error.message.contains(&number.to_string()), "{error}");
+    }
 }
 
 #[test]

@@ -2,8 +2,9 @@
 //!
 //! The tests themselves are in `tests/`: `oracle` (the oracle against llama.cpp), `goldens` (the product against both),
 //! `laws` (streamed = resident), `memory` and `allocations`, `reads` (what is really asked of the disk), `faults` (bad
-//! packs and tokens) and `models` (bad GGUFs). Golden models live in `tests/data`; more of them are taken from the
-//! folder that `ESTREAM_SHARED` names (or `../shared` beside the workspace) where it exists.
+//! packs and tokens), `models` (bad GGUFs), `selftest` (wrong kernels), `sim` and `sim_faults` (the skel in the
+//! simulator). Golden models live in `tests/data`; more of them are taken from the folder that `ESTREAM_SHARED` names (or
+//! `../shared` beside the workspace) where it exists.
 //!
 //! # Fences
 //! Unsafe code is denied in the crate but for the modules listed with `#[allow(unsafe_code)]` below.

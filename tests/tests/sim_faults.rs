@@ -4,6 +4,7 @@
 use estream_host::transport::{Returned, Sim, Simulator};
 use estream_host::{Error, Exit, Output, Pack, Request, RowSink, Session, Transport, Verify};
 use estream_idl::call::{self, Config, KernelSet, REPLY_BYTES};
+use estream_idl::carrier::MEMORY_FD;
 use estream_idl::fastrpc::{ATTACH, BAD_ARGUMENTS, CALL, CLOSE, UNKNOWN_METHOD, from_return, scalars};
 use estream_idl::message::Rows;
 use estream_idl::status::Status;
@@ -252,6 +253,20 @@ fn a_domain_that_dies_or_falls_silent_in_a_call_is_noticed() {
     }
 }
 
+/// Waits until the dense weights are in: as long as loads go to and fro, the host writes its indices anew.
+fn quiet(outside: &Outside) {
+    let indices = || [TO_DSP_HEAD, TO_HOST_TAIL, TO_HOST_HEAD].map(|word| outside.word(word));
+    let mut last = indices();
+    let mut since = Instant::now();
+    while since.elapsed() < Duration::from_millis(300) {
+        thread::sleep(Duration::from_millis(10));
+        let now = indices();
+        if now != last || now[0] == 0 {
+            (last, since) = (now, Instant::now());
+        }
+    }
+}
+
 #[test]
 fn a_ring_that_either_side_corrupts_ends_the_session() {
     let Some(simulator) = simulator() else { return };
@@ -271,6 +286,7 @@ fn a_ring_that_either_side_corrupts_ends_the_session() {
     // What the firmware must find: indices that the host owns.
     for word in [TO_DSP_HEAD, TO_HOST_TAIL] {
         let (mut session, outside) = session(&simulator, &pack);
+        quiet(&outside);
         outside.scribble(word, outside.word(word).wrapping_add(100_000));
         // The host writes its head anew with the next message; the firmware looks before that.
         thread::sleep(Duration::from_millis(200));
@@ -282,6 +298,23 @@ fn a_ring_that_either_side_corrupts_ends_the_session() {
         assert!(session.close().is_err());
         assert!(outside.gone());
     }
+}
+
+#[test]
+fn more_shared_memory_than_the_address_space_has_is_refused() {
+    let Some(simulator) = simulator() else { return };
+    let mut sim = Sim::open(&simulator).expect("a domain");
+    let file = sim.memory_file().expect("the memory is a file").try_clone_to_owned().expect("a descriptor");
+    let file = std::fs::File::from(file);
+    // Five pages of segments at the start of a sparse file; what is mapped is the file.
+    let block = [MEMORY_FD, 1, 1, 1, 1, 1].map(i32::to_le_bytes).concat();
+    let mut attach = |mebibytes: u64| {
+        file.set_len(mebibytes << 20).expect("a sparse file");
+        let returned = sim.invoke(sim.handle(), ATTACH, &[&block], &[], &[]).expect("an answer");
+        from_return(returned.value)
+    };
+    assert_eq!(attach(3001), Some(Status::NoMemory));
+    assert_eq!(attach(2048), Some(Status::Ok), "what fits is mapped");
 }
 
 #[test]

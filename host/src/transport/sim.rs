@@ -50,7 +50,8 @@ pub struct Simulator {
     pub vtcm: u32,
     /// Imports that the domain does not provide: how images differ, and what a skel makes of it.
     pub without: Vec<String>,
-    /// How long a call may take.
+    /// How long a call may take, and how long a pass may show no sign of life: simulated floats are a thousand times slower
+    /// than silicon's, and a debugger is slower still.
     pub patience: Duration,
 }
 
@@ -58,7 +59,7 @@ impl Simulator {
     /// A domain like that of a v73 part: 8 MiB of VTCM and all imports.
     #[must_use]
     pub const fn new(qemu: PathBuf, guest: PathBuf, skel: PathBuf) -> Self {
-        let patience = Duration::from_secs(30);
+        let patience = Duration::from_secs(120);
         Self { qemu, guest, skel, vtcm: 8 << 20, without: Vec::new(), patience }
     }
 }

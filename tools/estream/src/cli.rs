@@ -52,7 +52,7 @@ pub enum Command {
 /// `pack`.
 #[derive(Debug, Args)]
 pub struct Pack {
-    /// The GGUF file.
+    /// The GGUF: one file, any shard of a split one, or the folder that holds it.
     pub input: PathBuf,
     /// The pack to write.
     #[arg(short, long, value_name = "OUT")]

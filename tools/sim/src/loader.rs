@@ -75,6 +75,13 @@ fn read(path: &core::ffi::CStr) -> Result<&'static [u8], Failure<'static>> {
     Ok(&bytes[..filled])
 }
 
+/// Where debuggers stop to learn the skel's address, which is in r0: a skel is loaded and has not run.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn estream_sim_loaded(base: u32) {
+    core::hint::black_box(base);
+}
+
 fn link(file: &'static [u8], settings: &Settings) -> Result<Loaded, Failure<'static>> {
     let digest = Sha256::digest(file).into();
     let object = Object::parse(file, settings.architecture).map_err(Failure::Refused)?;
@@ -84,6 +91,7 @@ fn link(file: &'static [u8], settings: &Settings) -> Result<Loaded, Failure<'sta
     let bind = |name: &str| exports::address(name).filter(|_| !settings.without.contains(&name));
     let base = range.base.addr().get() as u32;
     let entry = object.link(image, base, ENTRY, bind).map_err(Failure::Refused)?;
+    estream_sim_loaded(base);
     // SAFETY: the address is that of the symbol of this name in an image that was linked by its own tables; that the
     // symbol is a function of this type is the contract between a domain and its skels.
     let invoke = unsafe {

@@ -19,25 +19,21 @@ pub(crate) use simulator::{guest, on_target};
 pub(crate) use skel::{build as skel, elf};
 pub(crate) use toolchain::setup;
 
-use crate::steps::run;
 use std::path::Path;
 
-const TARGET: &str = "hexagon-unknown-none-elf";
-
-/// Builds the contract and the firmware for Hexagon. Where the toolchain is absent and cannot be installed the build is
-/// skipped aloud; `ESTREAM_REQUIRE_HEXAGON=1` makes that an error.
-pub(crate) fn build(root: &Path) -> Result<(), String> {
-    if let Err(reason) = toolchain::ensure() {
+/// Makes everything that Hexagon needs: the toolchain and simulator, the skel of every architecture checked as a DSP's
+/// loader would, and the simulator's guest. Whether it is all there: where the toolchain is absent and cannot be
+/// installed it is skipped aloud, and `ESTREAM_REQUIRE_HEXAGON=1` makes that an error.
+pub(crate) fn parts(root: &Path) -> Result<bool, String> {
+    if let Err(reason) = setup(root) {
         if std::env::var_os("ESTREAM_REQUIRE_HEXAGON").is_some_and(|value| value == "1") {
             return Err(reason);
         }
-        println!("skipped: the Hexagon build ({reason})");
-        return Ok(());
+        println!("skipped: everything on Hexagon ({reason})");
+        return Ok(false);
     }
-    run(toolchain::hexagon_cargo(root).args(["build", "-Zbuild-std=core,alloc", "--target", TARGET]).args([
-        "--package",
-        "estream-idl",
-        "--package",
-        "estream-dsp",
-    ]))
+    skel(root, &arch::Arch::ALL)?;
+    elf(root, &[], false)?;
+    guest(root)?;
+    Ok(true)
 }
