@@ -135,12 +135,10 @@ fn help_names_the_exit_codes_and_needs_no_model() {
 
 #[test]
 fn devices_that_this_build_lacks_are_not_available() {
-    let (code, message) =
-        estream(&["run", "p", "--tokens", "1", "--device", "cdsp", "--json"]).json_error(4);
+    let (code, message) = estream(&["run", "p", "--tokens", "1", "--device", "cdsp", "--json"]).json_error(4);
     assert_eq!(code, "no-device");
     assert!(message.contains("cdsp"), "{message}");
-    let (code, message) =
-        estream(&["run", "p", "--tokens", "1", "--sim-skel", "s", "--json"]).json_error(2);
+    let (code, message) = estream(&["run", "p", "--tokens", "1", "--sim-skel", "s", "--json"]).json_error(2);
     assert_eq!(code, "usage");
     assert!(message.contains("--sim-skel"), "{message}");
 }
