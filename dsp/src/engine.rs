@@ -240,7 +240,9 @@ impl<'a> Engine<'a> {
     pub(crate) fn serve(&mut self) -> Status {
         let Config { threads, banks, group, .. } = self.config;
         self.traffic.mailbox.log(Message::Started, [threads, banks, group].map(u64::from));
-        let status = self.answer();
+        // A panic is a bug of this crate. Where it unwinds, the log tells the host that the session is over.
+        let mut status = Status::Internal;
+        platform::guarded(|| status = self.answer());
         if status != Status::Stopped {
             self.traffic.mailbox.log(Message::SessionFails, [status as u64, 0, 0]);
         }
@@ -266,11 +268,7 @@ impl<'a> Engine<'a> {
             };
             self.traffic.mailbox.log(Message::PassBegins, [pass.into(), requests.into(), 0]);
             let began = platform::now_ns();
-            let mut ended = Err(Fault::Session(Status::Internal));
-            // A panic is a bug of this crate. Where it unwinds the host is told at once instead of finding silence.
-            platform::guarded(|| {
-                ended = dense.map_or_else(|| self.pass(pass, requests), |refusal| Err(refusal.into()));
-            });
+            let ended = dense.map_or_else(|| self.pass(pass, requests), |refusal| Err(refusal.into()));
             let refusal = match ended {
                 Ok(()) => Status::Ok.into(),
                 Err(Fault::Pass(refusal)) => refusal,

@@ -3,21 +3,12 @@
 //! A pack is hostile until checked: dimensions must be those that the recipe implies, formats must be known, extents must
 //! lie inside their ranges and at their alignments. After [`Model::read`] no code of the engine checks them again.
 
-use estream_idl::address::PAGE;
-use estream_idl::format::{Format, VECTOR};
+use estream_idl::format::Format;
 use estream_idl::pack::{Directory, DirectoryHeader, LayerEntry, MatrixEntry, NO_LAYER, Part, Role};
 use estream_idl::recipe::{
     Attention, Convolution, Experts, FeedForward, Latent, Layer, Mixer, QkNorm, Recipe,
 };
 use estream_idl::status::{Refusal, Status};
-
-/// Most experts of a layer; bounds the check of permutations.
-const MAX_EXPERTS: usize = 4096;
-
-/// Most matrices of a layer, and of no layer.
-const MAX_ROLES: usize = 32;
-/// Largest expert record: one load must hold it.
-const MAX_RECORD: usize = 1 << 30;
 
 /// A matrix of the dense segment or of an expert record.
 #[derive(Clone, Copy, Debug)]
@@ -205,7 +196,10 @@ impl<'a> Model<'a> {
     pub fn read(recipe: &[u8], directory: &'a [u8]) -> Result<Self, Refusal> {
         let recipe = Recipe::decode(recipe).ok_or(Refusal::from(Status::BadRecipe))?;
         let directory = Directory::read(directory).ok_or(Refusal::from(Status::BadDirectory))?;
-        check_order(&recipe, &directory)?;
+        directory.check_tables().map_err(|fault| damaged(fault.index))?;
+        if !directory.matrices.iter().is_sorted_by_key(|entry| entry.layer) {
+            return Err(damaged(0));
+        }
         let embedding = embedding(&recipe, &directory.header)?;
         let finder = Finder { directory, layer: NO_LAYER };
         let width = recipe.width as usize;
@@ -305,79 +299,28 @@ impl<'a> Model<'a> {
         let count = usize::try_from(entry.experts).ok()?;
         let record_bytes = usize::try_from(entry.record_bytes).ok()?;
         let inner = experts.width as usize;
-        let aligned = entry.file.is_multiple_of(PAGE as u64) && record_bytes.is_multiple_of(PAGE);
-        let end = (record_bytes as u64).checked_mul(count as u64)?.checked_add(entry.file)?;
-        if entry.layer as usize != index
-            || entry.experts != experts.experts
-            || count > MAX_EXPERTS
-            || !(1..=MAX_RECORD).contains(&record_bytes)
-            || !aligned
-            || end > u64::MAX / 2
-        {
+        // What the tables say by themselves, `check_tables` has checked: here they only meet the recipe.
+        if entry.layer as usize != index || entry.experts != experts.experts {
             return None;
-        }
-        // Permutations lie end to end, so no two layers share an entry.
-        let before = (0..ordinal).filter_map(|layer| self.directory.layers.get(layer));
-        let permutation = before.map(|layer| layer.experts as usize).sum::<usize>();
-        if entry.permutation as usize != permutation {
-            return None;
-        }
-        let mut seen = [0u64; MAX_EXPERTS / 64];
-        for expert in 0..count {
-            let position = usize::from(self.directory.permutations.get(permutation.checked_add(expert)?)?);
-            if position >= count || seen[position / 64] >> (position % 64) & 1 == 1 {
-                return None;
-            }
-            seen[position / 64] |= 1 << (position % 64);
         }
         Some(ExpertStore {
             experts: count,
             file: entry.file,
             record_bytes,
-            permutation,
-            unit: apart(Unit {
-                gate: part(&entry.gate, width, inner, record_bytes)?,
-                up: part(&entry.up, width, inner, record_bytes)?,
-                down: part(&entry.down, inner, width, record_bytes)?,
-            })?,
+            permutation: entry.permutation as usize,
+            unit: Unit {
+                gate: part(&entry.gate, width, inner)?,
+                up: part(&entry.up, width, inner)?,
+                down: part(&entry.down, inner, width)?,
+            },
         })
     }
 }
 
-fn part(part: &Part, k: usize, n: usize, record_bytes: usize) -> Option<Matrix> {
+fn part(part: &Part, k: usize, n: usize) -> Option<Matrix> {
     let format = part.format.check()?;
-    let at = part.offset as usize;
-    let sound = part.k as usize == k
-        && part.n as usize == n
-        && at.is_multiple_of(VECTOR)
-        && at.checked_add(format.matrix_bytes(k, n))? <= record_bytes;
-    sound.then_some(Matrix { format, k, n, at })
-}
-
-/// The unit, where its matrices stand one after the other.
-fn apart(unit: Unit) -> Option<Unit> {
-    let ordered = |first: &Matrix, second: &Matrix| first.at + first.bytes() <= second.at;
-    (ordered(&unit.gate, &unit.up) && ordered(&unit.up, &unit.down)).then_some(unit)
-}
-
-/// Matrices stand end to end over the whole dense range, layer by layer, each layer with few; those of no layer come
-/// last. So none overlaps another, and finding one costs a search and not a scan.
-fn check_order(recipe: &Recipe, directory: &Directory<'_>) -> Result<(), Refusal> {
-    let matrices = directory.matrices;
-    if matrices.len() > (recipe.layers.len() + 1) * MAX_ROLES {
-        return Err(damaged(matrices.len()));
-    }
-    let (mut end, mut layer) = (directory.header.dense.file, 0);
-    for (index, entry) in matrices.iter().enumerate() {
-        let aligned = entry.file.is_multiple_of(PAGE as u64) && entry.bytes.is_multiple_of(PAGE as u64);
-        if entry.file != end || !aligned || entry.bytes == 0 || entry.layer < layer {
-            return Err(damaged(index));
-        }
-        end = end.checked_add(entry.bytes).ok_or_else(|| damaged(index))?;
-        layer = entry.layer;
-    }
-    let dense = directory.header.dense;
-    if dense.file.checked_add(dense.bytes) == Some(end) { Ok(()) } else { Err(damaged(matrices.len())) }
+    let sound = part.k as usize == k && part.n as usize == n;
+    sound.then_some(Matrix { format, k, n, at: part.offset as usize })
 }
 
 fn embedding(recipe: &Recipe, header: &DirectoryHeader) -> Result<Embedding, Refusal> {
@@ -386,12 +329,7 @@ fn embedding(recipe: &Recipe, header: &DirectoryHeader) -> Result<Embedding, Ref
     let row_bytes = header.row_bytes as usize;
     let rows = u64::from(header.row_bytes) * u64::from(recipe.vocab);
     let range = header.embedding;
-    let sound = row_bytes == format.row(recipe.width as usize).bytes
-        && range.file.is_multiple_of(PAGE as u64)
-        && range.bytes.is_multiple_of(PAGE as u64)
-        && range.bytes >= rows
-        && range.file.checked_add(range.bytes).is_some();
-    if !sound {
+    if row_bytes != format.row(recipe.width as usize).bytes || range.bytes < rows {
         return Err(bad());
     }
     Ok(Embedding { format, row_bytes, file: range.file })
@@ -422,16 +360,10 @@ impl Finder<'_> {
         of_layer.into_iter().find(|(_, entry)| entry.role == role as u16).ok_or(missing)
     }
 
-    /// The entry's place in the dense segment, where `bytes` must fit.
-    fn place(&self, index: usize, entry: &MatrixEntry, bytes: usize) -> Result<usize, Refusal> {
-        let dense = self.directory.header.dense;
-        let end = entry.file.checked_add(entry.bytes);
-        let inside = entry.file >= dense.file && end.is_some_and(|end| end - dense.file <= dense.bytes);
-        let aligned = entry.file.is_multiple_of(PAGE as u64) && entry.bytes.is_multiple_of(PAGE as u64);
-        if !inside || !aligned || (bytes as u64) > entry.bytes {
-            return Err(damaged(index));
-        }
-        usize::try_from(entry.file - dense.file).map_err(|_| damaged(index))
+    /// The entry's place in the dense segment, which a small device may be unable to address.
+    fn place(&self, index: usize, entry: &MatrixEntry) -> Result<usize, Refusal> {
+        let at = entry.file - self.directory.header.dense.file;
+        usize::try_from(at).map_err(|_| damaged(index))
     }
 
     fn attention(&self, width: usize, attention: &Attention) -> Result<AttentionWeights, Refusal> {
@@ -483,8 +415,7 @@ impl Finder<'_> {
         if entry.k as usize != k || entry.n as usize != n {
             return Err(damaged(index));
         }
-        let at = self.place(index, &entry, format.matrix_bytes(k, n))?;
-        Ok(Matrix { format, k, n, at })
+        Ok(Matrix { format, k, n, at: self.place(index, &entry)? })
     }
 
     fn vector(&self, role: Role, len: usize) -> Result<Vector, Refusal> {
@@ -492,6 +423,6 @@ impl Finder<'_> {
         if entry.k as usize != len || entry.n != 0 {
             return Err(damaged(index));
         }
-        Ok(Vector { len, at: self.place(index, &entry, len * 4)? })
+        Ok(Vector { len, at: self.place(index, &entry)? })
     }
 }
