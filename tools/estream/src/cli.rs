@@ -12,6 +12,9 @@ pub struct Cli {
     /// Print one JSON object on stdout, errors included.
     #[arg(long, global = true)]
     pub json: bool,
+    /// Print the firmware's log on stderr.
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,

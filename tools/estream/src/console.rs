@@ -4,6 +4,7 @@
 //! drawn on terminals only, so that pipes and logs hold no control bytes.
 
 use estream::{Error, Exit, Result};
+use estream_idl::log::Record;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
@@ -13,13 +14,30 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug)]
 pub struct Console {
     json: bool,
+    verbose: bool,
 }
 
 impl Console {
     /// A console that answers in JSON, or for people.
     #[must_use]
     pub const fn new(json: bool) -> Self {
-        Self { json }
+        Self { json, verbose: false }
+    }
+
+    /// The same console, which also tells what the firmware says if `verbose`.
+    #[must_use]
+    pub const fn with_log(self, verbose: bool) -> Self {
+        Self { verbose, ..self }
+    }
+
+    /// Prints what the firmware said, where that is wanted: seconds since its first word, level and message a line.
+    pub fn log(&self, records: &[Record]) {
+        let Some(first) = records.first().filter(|_| self.verbose) else { return };
+        for record in records {
+            let seconds = record.time_ns.saturating_sub(first.time_ns) as f64 / 1e9;
+            // A log that cannot be written is no reason to lose the answer.
+            let _ = writeln!(io::stderr(), "{seconds:10.4} {}: {record}", record.message.level());
+        }
     }
 
     /// Prints a result: `value` as one JSON object, or the text that `summary` makes.

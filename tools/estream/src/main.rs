@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     }
     let exit = match Cli::try_parse() {
         Ok(cli) => {
-            let console = Console::new(cli.json);
+            let console = Console::new(cli.json).with_log(cli.verbose);
             commands::run(cli.command, &console).map_or_else(|error| console.fail(&error), |()| Exit::Ok)
         }
         Err(error) => usage(&error),

@@ -109,9 +109,11 @@ pub fn prompt(
     let opened = start.elapsed();
     let request = Request::next_token(ids);
     let pass = match &mut logits {
-        Some(file) => engine.prefill_into(&[request.with_rows()], file)?,
-        None => engine.prefill_into(&[request], &mut estream::NoRows)?,
+        Some(file) => engine.prefill_into(&[request.with_rows()], file),
+        None => engine.prefill_into(&[request], &mut estream::NoRows),
     };
+    console.log(&engine.take_log());
+    let pass = pass?;
     let mut report = RunReport::new(&engine, &pass, tokens, opened, start.elapsed());
     engine.close()?;
     let top =

@@ -197,6 +197,16 @@ fn a_run_reports_what_the_contract_says() {
 }
 
 #[test]
+fn the_firmware_s_log_is_told_on_request_and_beside_the_answer() {
+    let answer = run(&["--tokens", "1,2,3", "-v"]);
+    assert_eq!(answer.exit, 0, "{answer:?}");
+    assert!(answer.json()["top"].is_array());
+    let lines: Vec<&str> = answer.stderr.lines().collect();
+    assert!(lines[0].contains("info: started with"), "{lines:?}");
+    assert!(lines.last().is_some_and(|line| line.contains("pass 1 ends")), "{lines:?}");
+}
+
+#[test]
 fn verification_is_remembered_and_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let pack = folder.path().join("m.estream");
