@@ -4,7 +4,7 @@
 //! seen at once ([`Status::Protocol`]). It never has more outstanding than [`MAX_TICKETS`], half of what the completion
 //! ring holds, so the host can always answer. After a protocol error nothing more is read.
 
-use crate::platform;
+use crate::{bell, platform};
 use estream_idl::address::Segment;
 use estream_idl::control::{Control, MAX_TICKETS};
 use estream_idl::log::{self, Message};
@@ -196,7 +196,7 @@ impl<'a> Mailbox<'a> {
         let began = platform::now_ns();
         let arrived = loop {
             // The bell is read before the ring: a push after the look changes the word, and the sleep ends at once.
-            let seen = self.bell_dsp.load(Ordering::Acquire);
+            let seen = bell::read(self.bell_dsp);
             if let Some(arrived) = self.poll()? {
                 break arrived;
             }
@@ -215,8 +215,7 @@ impl<'a> Mailbox<'a> {
             Ok(()) => {}
             Err(PushError::Full | PushError::Corrupt) => return Err(Status::Protocol),
         }
-        self.bell_host.fetch_add(1, Ordering::Release);
-        platform::wake(self.bell_host);
+        bell::ring(self.bell_host);
         Ok(())
     }
 
