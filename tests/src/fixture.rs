@@ -99,12 +99,17 @@ pub fn shared() -> Option<PathBuf> {
     None
 }
 
-/// All goldens that can be packed: those of the shared folder, or else our own.
+/// All goldens that can be packed: those of the shared folder, or else our own. `ESTREAM_GOLDENS=a,b` takes these alone,
+/// so that a whole grid can be cut over several runs.
 #[must_use]
 pub fn goldens() -> Vec<Golden> {
+    let asked = std::env::var("ESTREAM_GOLDENS").ok();
+    let wanted =
+        |name: &&&str| asked.as_ref().is_none_or(|list| list.split(',').any(|asked| asked == **name));
     match shared() {
         Some(folder) => {
-            SHARED.iter().map(|name| Golden::load(&folder.join("goldens/random"), name)).collect()
+            let load = |name: &&str| Golden::load(&folder.join("goldens/random"), name);
+            SHARED.iter().filter(wanted).map(load).collect()
         }
         None => vec![own()],
     }
