@@ -8,7 +8,7 @@ use crate::mixer::weights;
 use crate::pool::Pool;
 use crate::view::{Grid, Rows};
 use estream_idl::address::{PAGE, TILE};
-use estream_idl::io::{NO_TARGET, TOP_WORDS};
+use estream_idl::io::{IoLayout, NO_TARGET, TOP_WORDS};
 use estream_idl::message::{self, EventKind};
 use estream_idl::status::Status;
 use estream_idl::sync::Ordering;
@@ -31,11 +31,6 @@ impl Engine<'_> {
         self.traffic.pump()
     }
 
-    /// Columns of a panel for `rows` rows, whole strips.
-    fn panel_columns(&self, rows: usize) -> usize {
-        (self.io.panel_pages * PAGE / 4 / rows.max(1) / TILE * TILE).max(TILE)
-    }
-
     /// Candidates, log-probabilities and targets of the batch's outputs.
     fn outputs(&mut self) -> Result<(), Fault> {
         let (width, vocab) = (self.model.recipe.width as usize, self.model.recipe.vocab as usize);
@@ -54,7 +49,7 @@ impl Engine<'_> {
             }
             let summaries = &mut self.work.summaries[..outputs.len()];
             summaries.fill(Summary::new());
-            let columns = (self.io.panel_pages * PAGE / 4 / outputs.len() / TILE * TILE).max(TILE);
+            let columns = panel_columns(&self.io, outputs.len());
             let matrix = weights(&self.shared, &self.model.head)?;
             for column in (0..vocab).step_by(columns) {
                 let columns = columns.min(vocab - column);
@@ -99,7 +94,7 @@ impl Engine<'_> {
         let (width, vocab) = (self.model.recipe.width as usize, self.model.recipe.vocab as usize);
         let span = self.batch.requests[request];
         let (first, rows) = (span.first as usize, span.tokens as usize);
-        let columns = self.panel_columns(rows);
+        let columns = panel_columns(&self.io, rows);
         let matrix = weights(&self.shared, &self.model.head)?;
         let mut panel = 0;
         for column in (0..vocab).step_by(columns) {
@@ -132,6 +127,11 @@ impl Engine<'_> {
         }
         Ok(())
     }
+}
+
+/// Columns of a panel for `rows` rows, whole strips.
+fn panel_columns(io: &IoLayout, rows: usize) -> usize {
+    (io.panel_pages * PAGE / 4 / rows.max(1) / TILE * TILE).max(TILE)
 }
 
 /// Whether no value is infinite or not a number.
