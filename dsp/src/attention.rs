@@ -133,6 +133,9 @@ impl Pass<'_> {
         out: Grid<'_>,
         scratch: &mut [f32],
     ) {
+        if let Some(machine) = self.pool.matrix() {
+            return machine.attend(self, scratch, queries, keys, values, tokens, &out);
+        }
         let width = self.attention.value_width as usize;
         self.pool.tiles(out, QUERY_ROWS, width, scratch, &|row_block, head, mut block, scratch| {
             let (mut row, rows) = (0, block.rows());

@@ -4,10 +4,11 @@ use crate::attention::{self, key_elements};
 use crate::batch::{OutputSpan, RequestSpan};
 use crate::block::{Carver, NoMemory};
 use crate::head::{Candidate, Summary};
+use crate::kernels::Backend;
 use crate::latent;
 use crate::linear::WORKER_SCRATCH;
 use crate::model::{LayerWeights, Model};
-use crate::residency::{Bank, Group};
+use crate::residency::{Bank, Group, Records};
 use crate::rope;
 use crate::routes::Route;
 use crate::topology::Topology;
@@ -29,6 +30,8 @@ pub struct Sizes {
     side: usize,
     latent: usize,
     wide: usize,
+    /// Words of the widest packed row.
+    packed: usize,
     keys: usize,
     values: usize,
     angles: usize,
@@ -43,10 +46,10 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// The counts for a model and a clamped configuration; `scratch` is what the fused operator's plans need, in
+    /// The counts for a model, a backend and a clamped configuration; `scratch` is what the fused operator's plans need, in
     /// elements.
     #[must_use]
-    pub fn new(model: &Model<'_>, config: &Config, scratch: usize) -> Self {
+    pub fn new(model: &Model<'_>, backend: &Backend, config: &Config, scratch: usize) -> Self {
         let width = model.recipe.width as usize;
         let mut sizes = Self {
             tokens: config.max_tokens as usize,
@@ -74,6 +77,8 @@ impl Sizes {
                 sizes.angles = sizes.angles.max(rope::elements(&attention.rope, positions));
             }
         }
+        // A product's inputs are normed activations, what a mixer attended, or a latent vector.
+        sizes.packed = backend.row_words(sizes.side.max(sizes.latent));
         for experts in model.experts() {
             sizes.experts = sizes.experts.max(experts.experts as usize);
             sizes.chosen = sizes.chosen.max(experts.chosen as usize);
@@ -155,6 +160,8 @@ pub struct Buffers<'a> {
     pub latent: &'a mut [f32],
     /// Absorbed queries, `[tokens][heads · (latent + rope width)]`.
     pub wide: &'a mut [f32],
+    /// The rows that products read, as they want them packed, `[tokens][packed]`.
+    pub packed: &'a mut [f32],
     /// Transposed key blocks.
     pub keys: &'a mut [f32],
     /// Value strips.
@@ -169,6 +176,8 @@ pub struct Buffers<'a> {
     pub weights: &'a mut [f32],
     /// π of the layer.
     pub positions: &'a mut [u16],
+    /// Which storage positions of the layer have routes, 1 or 0.
+    pub wanted: &'a mut [u8],
     /// Route map offsets.
     pub offsets: &'a mut [u32],
     /// Route map records.
@@ -188,7 +197,7 @@ pub struct Buffers<'a> {
     /// Experts of each layer that has any.
     pub layer_experts: &'a mut [u32],
     /// For each layer with experts: byte offset of its first record in the pack, and W_l.
-    pub records: &'a mut [(u64, u32)],
+    pub records: &'a mut [Records],
     /// Row summaries of the head.
     pub summaries: &'a mut [Summary],
     /// Candidates of the head, `[outputs][top_k]`.
@@ -216,6 +225,7 @@ impl<'a> Buffers<'a> {
             query: carver.take(times(s.tokens, s.query))?,
             latent: carver.take(times(s.tokens, s.latent))?,
             wide: carver.take(times(s.tokens, s.wide))?,
+            packed: carver.take(times(s.tokens, s.packed))?,
             keys: carver.take(s.keys)?,
             values: carver.take(s.values)?,
             angles: carver.take(times(s.angles, kinds))?,
@@ -223,6 +233,7 @@ impl<'a> Buffers<'a> {
             chosen: carver.take(times(s.tokens, s.chosen))?,
             weights: carver.take(times(s.tokens, s.chosen))?,
             positions: carver.take(s.experts)?,
+            wanted: carver.take(s.experts)?,
             offsets: carver.take(s.experts + 1)?,
             routes: carver.filled(times(s.tokens, s.chosen), Route::default())?,
             everyone: carver.filled(s.tokens, Route { token: 0, weight: 1.0 })?,

@@ -3,11 +3,12 @@
 //! Rows lie end to end in the pack, so a row may straddle pages. Tokens are visited in the order of their ids; a row that
 //! a wave cuts is assembled in one row buffer over two waves, since at most one row crosses a wave's end.
 
-use crate::engine::{Fault, Traffic};
+use crate::engine::Fault;
 use crate::kernels::rows::decode_row;
 use crate::mailbox::Purpose;
 use crate::model::Embedding;
 use crate::shared::Shared;
+use crate::traffic::Traffic;
 use estream_idl::address::{PAGE, Segment};
 use estream_idl::status::Status;
 

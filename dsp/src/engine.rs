@@ -7,32 +7,29 @@
 use crate::batch::Batch;
 use crate::block::Carver;
 use crate::buffers::Buffers;
-use crate::kernels::Kernels;
-use crate::mailbox::{Arrived, Mailbox, Purpose};
-use crate::model::{FeedWeights, Model, SparseWeights};
+use crate::kernels::Backend;
+use crate::matrix::{self, Machine};
+use crate::mailbox::Mailbox;
+use crate::model::{FeedWeights, Model, SparseWeights, Unit};
 use crate::plan::Planned;
 use crate::platform;
 use crate::pool::Pool;
 use crate::report::PassReport;
-use crate::residency::{Residency, ResidencyError};
+use crate::residency::{Residency, ResidencyError, Store};
 use crate::routes::{Route, RouteMap};
 use crate::shared::Shared;
+use crate::topology::Topology;
+use crate::traffic::Traffic;
 use crate::{rope, topology};
-use estream_idl::address::{PAGE, Segment};
+use estream_idl::address::Segment;
 use estream_idl::call::Config;
-use estream_idl::io::{IoLayout, PANELS};
+use estream_idl::io::IoLayout;
 use estream_idl::log::Message;
 use estream_idl::memory::SharedMemory;
 use estream_idl::recipe::Mixer;
 use estream_idl::status::{Refusal, Status};
+use estream_idl::streaming::Planning;
 use estream_idl::sync::AtomicU32;
-
-/// The most that one load reads: a group beyond it is asked for in several, cut at record borders.
-pub(crate) const MAX_LOAD: usize = 1 << 30;
-/// Dense weights are asked for in loads of at least this size, whole matrices each.
-const DENSE_LOAD: u64 = 8 << 20;
-/// Tickets kept free for embedding waves and panels.
-pub(crate) const RESERVED_TICKETS: usize = 72;
 
 /// Why a pass ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +79,7 @@ pub(crate) struct Work<'a> {
     pub(crate) positions: &'a mut [u16],
     pub(crate) latent: &'a mut [f32],
     pub(crate) wide: &'a mut [f32],
+    pub(crate) packed: &'a mut [f32],
     pub(crate) scratch: &'a mut [f32],
     pub(crate) order: &'a mut [u32],
     pub(crate) row: &'a mut [u8],
@@ -93,7 +91,7 @@ pub(crate) struct Work<'a> {
 pub(crate) struct Engine<'a> {
     pub(crate) model: Model<'a>,
     pub(crate) config: Config,
-    pub(crate) kernels: &'static dyn Kernels,
+    pub(crate) backend: Backend,
     pub(crate) io: IoLayout,
     pub(crate) shared: Shared<'a>,
     pub(crate) pool: Pool<'a>,
@@ -103,35 +101,14 @@ pub(crate) struct Engine<'a> {
     pub(crate) layers: &'a [Option<crate::model::LayerWeights>],
     pub(crate) topologies: &'a [Option<topology::Topology>],
     pub(crate) class: &'a [u32],
+    /// Scratchpad bytes that topologies are planned for.
+    budget: u32,
     /// One route a token with weight 1.
     pub(crate) everyone: &'a [Route],
     pub(crate) traffic: Traffic<'a>,
     pub(crate) report: PassReport,
     /// Elements of one layer kind's rotary table.
     pub(crate) angle_elements: usize,
-}
-
-/// Loads, banks and panels: everything that moves while the engine computes.
-pub(crate) struct Traffic<'a> {
-    pub(crate) mailbox: Mailbox<'a>,
-    pub(crate) residency: Residency<'a>,
-    /// For each layer with experts: byte offset of its first record in the pack, and W_l.
-    records: &'a [(u64, u32)],
-    layer_experts: &'a [u32],
-    group: usize,
-    /// Bytes of a bank, G · W_e.
-    pub(crate) bank_bytes: usize,
-    /// Outstanding loads that are not for banks.
-    pub(crate) loading: usize,
-    pub(crate) panel_free: [bool; PANELS],
-    /// The pass at work.
-    pass: Option<u32>,
-    /// A batch that came in while dense weights were loading.
-    waiting: Option<(u32, u32)>,
-    /// The last pass that the host gave up before it began.
-    cancelled: Option<u32>,
-    /// The first failure of this pass.
-    failure: Option<Refusal>,
 }
 
 impl<'a> Engine<'a> {
@@ -145,7 +122,7 @@ impl<'a> Engine<'a> {
         memory: SharedMemory<'a>,
         stop: &'a AtomicU32,
     ) -> Result<Self, Refusal> {
-        let Planned { model, config, kernels, io, sizes, budget, reply } = planned;
+        let Planned { model, config, backend, io, sizes, budget, reply } = planned;
         if memory.pages() != reply.segments {
             return Err(Status::BadState.into());
         }
@@ -161,7 +138,7 @@ impl<'a> Engine<'a> {
             *layer = Some(weights);
         }
         (0..).zip(buffers.everyone.iter_mut()).for_each(|(token, route)| route.token = token);
-        topology::build(&model, &config, budget, buffers.topologies, buffers.class)?;
+        topology::build(&model, &backend, &config, budget, buffers.topologies, buffers.class)?;
         let angle_elements = sizes.angle_elements();
         for (kind, table) in
             model.recipe.kinds.iter().zip(buffers.angles.chunks_exact_mut(angle_elements.max(1)))
@@ -174,12 +151,26 @@ impl<'a> Engine<'a> {
             let positions = (config.max_tokens as usize).min(model.recipe.context as usize);
             rope::fill(rope, &mut table[..rope::elements(rope, positions)]);
         }
+        let mut pool = Pool::beating(config.threads as usize, Some(control.heartbeat()[0]))?;
+        if backend.matrix {
+            pool = pool.with_matrix(Machine::new(budget as usize)?);
+            matrix::selftest::check(&pool, &mut *buffers.scratch)?;
+        }
         let layer_experts = &*buffers.layer_experts;
         let residency = Residency::new(buffers.banks, buffers.groups, layer_experts, config.group)
-            .map_err(|_| Refusal::from(Status::BadDirectory))?;
-        let banks = reply.segments.bytes_of(Segment::Arena) as usize / config.banks as usize;
+            .map_err(|_| Refusal::from(Status::BadDirectory))?
+            .with_schedule(config.streaming.schedule);
+        let bank_bytes = reply.segments.bytes_of(Segment::Arena) as usize / config.banks as usize;
+        let store = Store::new(
+            buffers.records,
+            layer_experts,
+            config.group as usize,
+            bank_bytes,
+            config.streaming.gap,
+            buffers.wanted,
+        );
         Ok(Self {
-            pool: Pool::beating(config.threads as usize, Some(control.heartbeat()[0]))?,
+            pool,
             batch: Batch {
                 requests: buffers.requests,
                 ids: buffers.ids,
@@ -201,6 +192,7 @@ impl<'a> Engine<'a> {
                 positions: buffers.positions,
                 latent: buffers.latent,
                 wide: buffers.wide,
+                packed: buffers.packed,
                 scratch: buffers.scratch,
                 order: buffers.order,
                 row: buffers.row,
@@ -211,26 +203,14 @@ impl<'a> Engine<'a> {
             layers: buffers.layers,
             topologies: buffers.topologies,
             class: buffers.class,
+            budget,
             everyone: buffers.everyone,
-            traffic: Traffic {
-                mailbox: Mailbox::new(control, stop),
-                residency,
-                records: buffers.records,
-                layer_experts,
-                group: config.group as usize,
-                bank_bytes: banks,
-                loading: 0,
-                panel_free: [true; PANELS],
-                pass: None,
-                waiting: None,
-                cancelled: None,
-                failure: None,
-            },
+            traffic: Traffic::new(Mailbox::new(control, stop), residency, store),
             model,
             config,
-            kernels,
+            backend,
             io,
-            shared: Shared::new(memory, banks),
+            shared: Shared::new(memory, bank_bytes),
             report: PassReport::default(),
             angle_elements,
         })
@@ -250,7 +230,9 @@ impl<'a> Engine<'a> {
     }
 
     fn answer(&mut self) -> Status {
-        let dense = match self.traffic.load_dense(&self.model) {
+        // What is resident comes in before the first pass; where it does not, every pass is refused.
+        let resident = self.traffic.load_dense(&self.model).and_then(|()| self.traffic.load_experts());
+        let dense = match resident {
             Ok(()) => None,
             Err(Fault::Pass(refusal)) => Some(refusal),
             Err(Fault::Session(status)) => return status,
@@ -261,6 +243,8 @@ impl<'a> Engine<'a> {
                 self.traffic.mailbox.log(Message::NotResident, [status as u64, detail.into(), 0]);
             }
         }
+        // The host may be waiting for this before it asks for anything.
+        self.traffic.mailbox.ring();
         loop {
             let (pass, requests) = match self.traffic.next_batch() {
                 Ok(batch) => batch,
@@ -306,6 +290,14 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
+    /// The topology of an expert call: the one of its class, or one made for this call alone.
+    pub(crate) fn topology(&self, class: usize, unit: &Unit) -> Result<Topology, Fault> {
+        match self.config.streaming.planning {
+            Planning::Once => Ok(self.topologies[self.class[class] as usize].ok_or(Status::BadDirectory)?),
+            Planning::PerExpert => Ok(Topology::new(unit, &self.backend, &self.config, self.budget)?),
+        }
+    }
+
     fn embed(&mut self) -> Result<(), Fault> {
         let width = self.model.recipe.width as usize;
         let staging = crate::embed::staging_pages(&self.model.embedding, self.config.max_tokens as usize);
@@ -321,157 +313,5 @@ impl<'a> Engine<'a> {
             &mut self.traffic,
             &self.shared,
         )
-    }
-}
-
-impl Traffic<'_> {
-    /// The next batch to work on.
-    fn next_batch(&mut self) -> Result<(u32, u32), Status> {
-        if let Some(batch) = self.waiting.take() {
-            return Ok(batch);
-        }
-        loop {
-            match self.mailbox.wait()? {
-                Arrived::Prefill { pass, requests } => return Ok((pass, requests)),
-                // It was given up while its `Done` was on the way.
-                Arrived::Cancel(_) => {}
-                Arrived::Loaded(..) | Arrived::Taken(_) => return Err(Status::Protocol),
-            }
-        }
-    }
-
-    fn begin(&mut self, pass: u32) -> Result<(), Fault> {
-        self.pass = Some(pass);
-        self.failure = (self.cancelled == Some(pass)).then(|| Status::Cancelled.into());
-        let _ = self.mailbox.take_counters();
-        Ok(self.residency.begin_pass()?)
-    }
-
-    /// Ends a pass: what is in flight is drained, then the host is told.
-    fn finish(&mut self, pass: u32, refusal: Refusal, began: u64) -> Result<(), Status> {
-        self.residency.abort();
-        while self.mailbox.outstanding() > 0 {
-            let arrived = self.mailbox.wait()?;
-            match self.absorb(arrived) {
-                Ok(()) | Err(Fault::Pass(_)) => {}
-                Err(Fault::Session(status)) => return Err(status),
-            }
-        }
-        self.pass = None;
-        let refusal = self.failure.take().filter(|_| refusal.status != Status::Ok).unwrap_or(refusal);
-        // Said before the pass ends for the host, which then finds it in the ring.
-        match refusal {
-            Refusal { status: Status::Ok, .. } => {
-                let taken = platform::now_ns().saturating_sub(began) / 1000;
-                self.mailbox.log(Message::PassEnds, [pass.into(), taken, 0]);
-            }
-            Refusal { status, detail, .. } => {
-                self.mailbox.log(Message::PassRefused, [pass.into(), status as u64, detail.into()]);
-            }
-        }
-        self.mailbox.done(pass, refusal)
-    }
-
-    /// Takes in what has come, asks for what free banks can take, and reports the first failure.
-    pub(crate) fn pump(&mut self) -> Result<(), Fault> {
-        while let Some(arrived) = self.mailbox.poll()? {
-            self.absorb(arrived)?;
-        }
-        if let Some(refusal) = self.failure {
-            return Err(refusal.into());
-        }
-        while self.mailbox.has_room(RESERVED_TICKETS) {
-            let Some(fill) = self.residency.next_fill() else { break };
-            let (layer, group) = (fill.layer() as usize, fill.group() as usize);
-            let (file, record) = self.records[layer];
-            let record = record as usize;
-            let first = group * self.group;
-            let records = self.group.min(self.layer_experts[layer] as usize - first);
-            let each = (MAX_LOAD / record).max(1);
-            let tickets = records.div_ceil(each);
-            if !self.mailbox.has_room(tickets) {
-                break;
-            }
-            let bank = fill.bank();
-            for piece in 0..tickets {
-                let from = piece * each;
-                let bytes = (records - from).min(each) * record;
-                let page = (bank as usize * self.bank_bytes + from * record) / PAGE;
-                let file = file + ((first + from) * record) as u64;
-                let purpose = Purpose::Bank(bank);
-                self.mailbox.load(purpose, Segment::Arena, page as u32, (bytes / PAGE) as u32, file)?;
-            }
-            self.residency.issued(fill, tickets as u32)?;
-        }
-        Ok(())
-    }
-
-    /// Sleeps until something comes, and takes it in.
-    pub(crate) fn sleep(&mut self) -> Result<(), Fault> {
-        let arrived = self.mailbox.wait()?;
-        self.absorb(arrived)
-    }
-
-    /// Waits until no load but those of banks is outstanding.
-    pub(crate) fn settle(&mut self) -> Result<(), Fault> {
-        while self.loading > 0 {
-            self.sleep()?;
-        }
-        self.failure.map_or(Ok(()), |refusal| Err(refusal.into()))
-    }
-
-    fn absorb(&mut self, arrived: Arrived) -> Result<(), Fault> {
-        match arrived {
-            Arrived::Loaded(purpose, status) => {
-                let sound = status == Status::Ok;
-                if !sound {
-                    self.mailbox.log(Message::LoadFailed, [status as u64, 0, 0]);
-                    self.failure.get_or_insert(status.into());
-                }
-                match purpose {
-                    Purpose::Bank(bank) if sound => drop(self.residency.loaded(bank)?),
-                    Purpose::Bank(bank) => drop(self.residency.failed(bank)?),
-                    Purpose::Dense | Purpose::Embed | Purpose::Panel(_) => self.loading -= 1,
-                }
-            }
-            Arrived::Taken(panel) => self.panel_free[panel as usize] = true,
-            Arrived::Cancel(pass) => {
-                self.cancelled = Some(pass);
-                if self.pass == Some(pass) {
-                    self.failure.get_or_insert(Status::Cancelled.into());
-                }
-            }
-            // One batch at a time: a second one may only wait while the dense weights load.
-            Arrived::Prefill { pass, requests } => {
-                if self.pass.is_some() || self.waiting.replace((pass, requests)).is_some() {
-                    return Err(Fault::Session(Status::Protocol));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Asks for all dense matrices, neighbours in one load, and waits for them.
-    fn load_dense(&mut self, model: &Model<'_>) -> Result<(), Fault> {
-        let base = model.directory.header.dense.file;
-        let mut matrices = model.directory.matrices.iter().peekable();
-        while let Some(matrix) = matrices.next() {
-            let (file, mut end) = (matrix.file, matrix.file + matrix.bytes);
-            while end - file < DENSE_LOAD {
-                let Some(next) = matrices.next_if(|next| next.file == end) else { break };
-                end += next.bytes;
-            }
-            // A matrix beyond the largest load comes in several.
-            for file in (file..end).step_by(MAX_LOAD) {
-                while !self.mailbox.has_room(1) {
-                    self.sleep()?;
-                }
-                let bytes = (end - file).min(MAX_LOAD as u64);
-                let (page, pages) = ((file - base) / PAGE as u64, bytes / PAGE as u64);
-                self.mailbox.load(Purpose::Dense, Segment::Dense, page as u32, pages as u32, file)?;
-                self.loading += 1;
-            }
-        }
-        self.settle()
     }
 }

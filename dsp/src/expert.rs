@@ -5,14 +5,19 @@
 //! over its own strips, first inward (all of H), then, when all lanes have met, outward. A column of Y belongs to one
 //! task and a token comes once in a chunk, so that Y is added to in storage order and in no other (law 1d).
 //!
+//! Z, D and H are in the packing of the backend's [`Products`]; a 32-block of H is packed as soon as its pair is activated,
+//! since it depends on nothing else (law 1e). Rows are packed once a layer, before they are gathered: a token goes to
+//! several experts.
+//!
 //! Natively the arena is as near as any buffer: `fetch` has nothing to bring, and pieces are decoded where they lie.
 
-use crate::kernels::{Kernels, Strip};
+use crate::kernels::{Decoded, Kernels, Products, Strip, WORD};
 use crate::model;
 use crate::pipeline::{Activate, Decode, Fetch, Matrix, Multiply, Scatter, Table, Units, run_serial};
 use crate::pool::Pool;
 use crate::routes::Route;
 use crate::view::{Block, Grid, Rows};
+use crate::topology::Place;
 use crate::vtcm::{Plan, Span};
 use estream_idl::address::TILE;
 
@@ -47,6 +52,9 @@ enum Stage<'a> {
 /// One lane at work on its strips: the units of the step table over its own D and O.
 struct Lane<'a> {
     kernels: &'static dyn Kernels,
+    products: &'static dyn Products,
+    /// Words of a packed block.
+    block: usize,
     expert: Expert<'a>,
     stage: Stage<'a>,
     /// Columns of the stage's block begin with this strip.
@@ -62,8 +70,9 @@ impl Units for Lane<'_> {
     fn decode(&mut self, decode: &Decode) {
         let piece = &decode.piece;
         let strip = self.expert.strip(piece.matrix, piece.strip);
-        let out = &mut self.weights[decode.d][..piece.tiles.len() * TILE * TILE];
-        self.kernels.decode(strip, piece.tiles.clone(), out);
+        let tile = self.products.packing(&[strip.format]).tile / WORD;
+        let out = &mut self.weights[decode.d][..piece.tiles.len() * tile];
+        self.products.decode(strip, piece.tiles.clone(), out);
     }
 
     fn multiply(&mut self, multiply: &Multiply) {
@@ -72,23 +81,24 @@ impl Units for Lane<'_> {
             Stage::Inward { z, .. } => *z,
             Stage::Outward { hidden, .. } => *hidden,
         };
-        let k = self.expert.strip(piece.matrix, piece.strip).k;
-        let from = piece.tiles.start * TILE;
-        let count = (piece.tiles.end * TILE).min(k) - from;
-        let weights = &self.weights[multiply.d][..count * TILE];
+        let Strip { format, k, .. } = self.expert.strip(piece.matrix, piece.strip);
+        let tile = self.products.packing(&[format]).tile / WORD;
+        let k = (piece.tiles.end * TILE).min(k) - piece.tiles.start * TILE;
+        let weights = Decoded { format, k, words: &self.weights[multiply.d][..piece.tiles.len() * tile] };
         let out = Block::new(&mut self.outputs[multiply.o][..self.rows * TILE], TILE);
-        self.kernels.multiply(x.from_column(from), weights, out, multiply.chain);
+        self.products.multiply(x.from_column(piece.tiles.start * self.block), weights, out, multiply.chain);
     }
 
     fn activate(&mut self, activate: &Activate) {
         let Stage::Inward { hidden, .. } = &mut self.stage else { return };
-        let columns = (activate.pair - self.first) * TILE..(activate.pair - self.first + 1) * TILE;
-        let mut hidden = hidden.part(0..self.rows, columns);
+        let first = (activate.pair - self.first) * self.block;
+        let mut hidden = hidden.part(0..self.rows, first..first + self.block);
         let (gate, up) = (&*self.outputs[activate.gate], &*self.outputs[activate.up]);
-        for (row, (gate, up)) in
-            gate.chunks_exact(TILE).zip(up.chunks_exact(TILE)).take(self.rows).enumerate()
-        {
-            self.kernels.swiglu(gate, up, hidden.row(row));
+        let pairs = gate.as_chunks::<TILE>().0.iter().zip(up.as_chunks::<TILE>().0);
+        let mut activated = [0.0; TILE];
+        for (row, (gate, up)) in pairs.take(self.rows).enumerate() {
+            self.kernels.swiglu(gate, up, &mut activated);
+            self.products.pack(&activated, hidden.row(row));
         }
     }
 
@@ -105,23 +115,35 @@ impl Units for Lane<'_> {
 
 /// What every expert of a pass is computed with.
 pub struct Operator<'a> {
-    /// Backend.
+    /// Functions of f32.
     pub kernels: &'static dyn Kernels,
+    /// Products by the unit's weights.
+    pub products: &'static dyn Products,
     /// Workers, at least as many as the plan has lanes.
     pub pool: &'a Pool<'a>,
-    /// The shape class's plan.
-    pub plan: &'a Plan,
-    /// Normed activations, one row a token.
+    /// How the shape class's buffers stand in the scratchpad.
+    pub place: &'a Place,
+    /// Normed activations as the products read them, one row a token.
     pub x: Rows<'a>,
 }
 
 impl Operator<'_> {
-    /// Adds the expert's output for `routes` to `y` (rows of the plan's inputs), chunk by chunk. `scratch` holds the plan.
+    /// Adds the expert's output for `routes` to `y`, whose rows are as many inputs as the expert has, chunk by chunk.
+    /// `scratch` holds the plan.
     pub fn run(&self, expert: Expert<'_>, routes: &[Route], y: &mut [f32], scratch: &mut [f32]) {
-        let plan = self.plan;
-        let (stride, inner) = (plan.z_stride, plan.h_stride);
-        let (z, rest) = scratch.split_at_mut(plan.h.offset / ELEMENT);
-        let (hidden, lanes) = rest.split_at_mut(plan.h.bytes / ELEMENT);
+        let plan = match (self.place, self.pool.matrix()) {
+            (Place::Tiles(layout), Some(machine)) => {
+                return machine.gated(self.pool, scratch, layout, expert, self.x, routes, y);
+            }
+            // The planner gives lanes to every backend without a matrix unit.
+            (Place::Tiles(_), None) => return,
+            (Place::Lanes(plan), _) => plan,
+        };
+        let block = self.products.packing(&[]).block / WORD;
+        let [stride, inner] = [plan.z_stride, plan.h_stride].map(|bytes| bytes / WORD);
+        let width = expert.down.0.n;
+        let (z, rest) = scratch.split_at_mut(plan.h.offset / WORD);
+        let (hidden, lanes) = rest.split_at_mut(plan.h.bytes / WORD);
         for routes in routes.chunks(plan.rows) {
             let rows = routes.len();
             let (z, hidden) = (&mut z[..rows * stride], &mut hidden[..rows * inner]);
@@ -131,33 +153,47 @@ impl Operator<'_> {
                 }
             });
             let z = Rows::new(z, stride);
-            self.stage(lanes, Grid::new(hidden, inner), &|first, strips, block, weights, outputs| {
+            self.stage(plan, lanes, Grid::new(hidden, inner), block, &|first, strips, block, weights, outputs| {
                 let stage = Stage::Inward { z, hidden: block };
-                let mut lane = Lane { kernels: self.kernels, expert, stage, first, rows, weights, outputs };
+                let mut lane = self.lane(expert, stage, first, rows, weights, outputs);
                 run_serial(&Table::new(first..first + strips, plan.inward, 0..0, plan.outward), &mut lane);
             });
             let hidden = Rows::new(hidden, inner);
-            self.stage(lanes, Grid::new(y, stride), &|first, strips, block, weights, outputs| {
+            self.stage(plan, lanes, Grid::new(y, width), TILE, &|first, strips, block, weights, outputs| {
                 let stage = Stage::Outward { hidden, y: block, routes };
-                let mut lane = Lane { kernels: self.kernels, expert, stage, first, rows, weights, outputs };
+                let mut lane = self.lane(expert, stage, first, rows, weights, outputs);
                 run_serial(&Table::new(0..0, plan.inward, first..first + strips, plan.outward), &mut lane);
             });
         }
     }
 
-    /// Runs `body(first strip, strips, block, D, O)` over all columns of `out`: one lane takes all strips in one table,
-    /// several take them one by one as they come free.
-    fn stage(&self, lanes: &mut [f32], out: Grid<'_>, body: &Body<'_>) {
-        let (plan, pool) = (self.plan, self.pool);
+    fn lane<'a>(
+        &self,
+        expert: Expert<'a>,
+        stage: Stage<'a>,
+        first: usize,
+        rows: usize,
+        weights: [&'a mut [f32]; 2],
+        outputs: [&'a mut [f32]; 4],
+    ) -> Lane<'a> {
+        let (kernels, products) = (self.kernels, self.products);
+        let block = products.packing(&[]).block / WORD;
+        Lane { kernels, products, block, expert, stage, first, rows, weights, outputs }
+    }
+
+    /// Runs `body(first strip, strips, block, D, O)` over all columns of `out`, `width` of them a strip: one lane takes all
+    /// strips in one table, several take them one by one as they come free.
+    fn stage(&self, plan: &Plan, lanes: &mut [f32], out: Grid<'_>, width: usize, body: &Body<'_>) {
+        let pool = self.pool;
         let lane = plan.lane(0);
-        let elements = |span: Span| {
-            let first = (span.offset - lane.c[0].offset) / ELEMENT;
-            first..first + span.bytes / ELEMENT
+        let words = |span: Span| {
+            let first = (span.offset - lane.c[0].offset) / WORD;
+            first..first + span.bytes / WORD
         };
         let run = |first: usize, block: Block<'_>, scratch: &mut [f32]| {
-            let [d0, d1] = lane.d.map(elements);
-            let [o0, o1, o2, o3] = lane.o.map(elements);
-            let count = block.columns().div_ceil(TILE);
+            let [d0, d1] = lane.d.map(words);
+            let [o0, o1, o2, o3] = lane.o.map(words);
+            let count = block.columns().div_ceil(width);
             // Fails for no plan: a lane's buffers are disjoint and inside its share.
             if let Ok([d0, d1, o0, o1, o2, o3]) = scratch.get_disjoint_mut([d0, d1, o0, o1, o2, o3]) {
                 body(first, count, block, [d0, d1], [o0, o1, o2, o3]);
@@ -166,13 +202,10 @@ impl Operator<'_> {
         if plan.lanes == 1 || plan.lanes < pool.threads() {
             run(0, out.into_block(), lanes);
         } else {
-            pool.columns(out, TILE, lanes, &|strip, block, scratch| run(strip, block, scratch));
+            pool.columns(out, width, lanes, &|strip, block, scratch| run(strip, block, scratch));
         }
     }
 }
 
 /// The work of a lane on some strips: first strip, strips, their block of the output, D and O.
 type Body<'a> = dyn Fn(usize, usize, Block<'_>, [&mut [f32]; 2], [&mut [f32]; 4]) + Sync + 'a;
-
-/// Bytes of an element of every buffer natively.
-const ELEMENT: usize = size_of::<f32>();

@@ -3,13 +3,15 @@
 use crate::engine::{Engine, Fault};
 use crate::expert::{Expert, Operator};
 use crate::kernels::Chain;
-use crate::linear::product;
+use crate::linear::{Activations, product};
 use crate::mixer::weights;
 use crate::model::{FeedWeights, Matrix, SparseWeights, Unit};
 use crate::platform;
+use crate::topology;
 use crate::residency::{Next, Ready};
 use crate::router;
 use crate::view::{Grid, Rows};
+use estream_idl::format::Format;
 use estream_idl::message::EventKind;
 use estream_idl::recipe::FeedForward;
 use estream_idl::status::Status;
@@ -24,6 +26,7 @@ impl Engine<'_> {
         self.traffic.pump()?;
         self.mixer(index, &layer.mixer_norm, &layer.mixer)?;
         self.norm(&layer.feed_norm)?;
+        self.pack(&layer.feed);
         if let FeedWeights::Sparse(sparse) = &layer.feed {
             self.route(index, sparse)?;
         }
@@ -40,7 +43,21 @@ impl Engine<'_> {
             }
         }
         self.report.expert_ns += platform::now_ns() - mixed;
-        Ok(())
+        Ok(self.pool.check()?)
+    }
+
+    /// Packs the normed rows of the side buffer for all that reads them in this layer: router and gated units.
+    fn pack(&mut self, feed: &FeedWeights) {
+        let (width, tokens) = (self.model.recipe.width as usize, self.batch.tokens);
+        let side = Rows::new(&self.work.side[..tokens * width], width);
+        let router = match feed {
+            FeedWeights::Sparse(sparse) => Some(sparse.router.format),
+            FeedWeights::Dense(_) => None,
+        };
+        let mut formats = heapless::Vec::<Format, 7>::new();
+        formats.extend(router);
+        formats.extend(topology::units(feed).iter().flatten().flat_map(Unit::formats));
+        Activations::pack(&self.backend, &self.pool, side, width, &formats, self.work.packed);
     }
 
     /// Router logits, the choice of each token, and the route map of the layer.
@@ -52,10 +69,12 @@ impl Engine<'_> {
         let (width, tokens) = (self.model.recipe.width as usize, self.batch.tokens);
         let work = &mut self.work;
         let side = Rows::new(&work.side[..tokens * width], width);
+        let side = Activations::packed(&self.backend, side, width, work.packed);
         let logits = &mut work.logits[..tokens * count];
         let matrix = weights(&self.shared, &layer.router)?;
+        // The choice of experts hangs on small differences: its logits stay in f32.
         product(
-            self.kernels,
+            &self.backend.on_vectors(),
             &self.pool,
             work.scratch,
             side,
@@ -71,7 +90,7 @@ impl Engine<'_> {
         for ((logits, choices), alphas) in
             rows.zip(choices.chunks_exact_mut(chosen)).zip(alphas.chunks_exact_mut(chosen))
         {
-            router::choose(self.kernels, &experts, logits, bias, choices, alphas);
+            router::choose(self.backend.kernels, &experts, logits, bias, choices, alphas);
         }
         let positions = &mut work.positions[..count];
         for (expert, position) in positions.iter_mut().enumerate() {
@@ -82,8 +101,7 @@ impl Engine<'_> {
             .build(choices, alphas, chosen, positions)
             .map_err(|_| Fault::Session(Status::Protocol))?;
         self.report.spread.add(&self.routes);
-        let (routes, group) = (&self.routes, self.config.group as usize);
-        self.traffic.residency.routed(|number| routes.group_len(number as usize, group) > 0)?;
+        self.traffic.routed(&self.routes)?;
         self.traffic.mailbox.event(EventKind::Routed, index, 0, 0);
         self.traffic.pump()
     }
@@ -116,8 +134,6 @@ impl Engine<'_> {
     fn group(&mut self, index: usize, layer: &SparseWeights, ready: &Ready) -> Result<(), Fault> {
         let (width, tokens) = (self.model.recipe.width as usize, self.batch.tokens);
         let (store, group) = (&layer.store, self.config.group as usize);
-        let topology =
-            self.topologies[self.class[2 * index] as usize].as_ref().ok_or(Status::BadDirectory)?;
         let first = ready.group() as usize * group;
         let routes = self.routes.group(ready.group() as usize, group);
         for place in 0..routes.places() {
@@ -127,17 +143,21 @@ impl Engine<'_> {
             }
             let slot = self.traffic.residency.slot((first + place) as u32).ok_or(Status::Protocol)? as usize;
             let record = slot % group * store.record_bytes;
+            let topology = self.topology(2 * index, &store.unit)?;
             let shared = &self.shared;
             let bind = |matrix: &Matrix| {
                 Ok::<_, Status>((*matrix, shared.record(ready, record + matrix.at, matrix.bytes())?))
             };
             let Unit { gate, up, down } = &store.unit;
             let expert = Expert { gate: bind(gate)?, up: bind(up)?, down: bind(down)? };
+            let products = self.backend.serving(&store.unit.formats());
+            let side = Rows::new(&self.work.side[..tokens * width], width);
             let operator = Operator {
-                kernels: self.kernels,
+                kernels: self.backend.kernels,
+                products,
                 pool: &self.pool,
-                plan: &topology.plan,
-                x: Rows::new(&self.work.side[..tokens * width], width),
+                place: &topology.place,
+                x: Activations::packed(&self.backend, side, width, self.work.packed).of(products),
             };
             operator.run(expert, rows, &mut self.work.x[..tokens * width], self.work.scratch);
             self.traffic.pump()?;
@@ -153,12 +173,15 @@ impl Engine<'_> {
         let shared = &self.shared;
         let bind = |matrix: &Matrix| Ok::<_, Status>((*matrix, shared.matrix(matrix)?));
         let expert = Expert { gate: bind(&unit.gate)?, up: bind(&unit.up)?, down: bind(&unit.down)? };
-        for routes in self.everyone[..tokens].chunks(topology.plan.rows) {
+        for routes in self.everyone[..tokens].chunks(topology.place.rows()) {
+            let products = self.backend.serving(&unit.formats());
+            let side = Rows::new(&self.work.side[..tokens * width], width);
             let operator = Operator {
-                kernels: self.kernels,
+                kernels: self.backend.kernels,
+                products,
                 pool: &self.pool,
-                plan: &topology.plan,
-                x: Rows::new(&self.work.side[..tokens * width], width),
+                place: &topology.place,
+                x: Activations::packed(&self.backend, side, width, self.work.packed).of(products),
             };
             operator.run(expert, routes, &mut self.work.x[..tokens * width], self.work.scratch);
             self.traffic.pump()?;

@@ -6,8 +6,8 @@
 //! function; turning a quantised matrix round to choose freely would quantise it anew, so the stored way decides.
 
 use crate::attention::Pass;
-use crate::kernels::Chain;
-use crate::linear::{Weights, product, strip_product};
+use crate::kernels::{Backend, Chain};
+use crate::linear::{Activations, Weights, product, strips};
 use crate::rope;
 use crate::view::{Grid, Rows};
 use estream_idl::address::TILE;
@@ -34,6 +34,8 @@ pub fn attention(mixer: &Latent) -> Attention {
 
 /// One layer's latent attention, bound to its weights.
 pub struct Operator<'a> {
+    /// Kernels of the products.
+    pub backend: &'a Backend,
     /// The attention of [`attention`].
     pub pass: Pass<'a>,
     /// The layer's numbers.
@@ -63,7 +65,8 @@ impl Operator<'_> {
         (self.mixer.plain + self.mixer.rope.width) as usize
     }
 
-    /// Fills the transposed keys and the value strips from normed activations `x`; `latent` and `rows` are work space.
+    /// Fills the transposed keys and the value strips from normed activations `x`; `latent`, `rows` and `packed` are work
+    /// space.
     pub fn keys_and_values(
         &self,
         x: Rows<'_>,
@@ -71,14 +74,17 @@ impl Operator<'_> {
         rows: &mut [f32],
         keys: &mut [f32],
         values: &mut [f32],
+        packed: &mut [f32],
         scratch: &mut [f32],
     ) {
         let Pass { kernels, pool, attention, .. } = self.pass;
+        let backend = self.backend;
         let [width, plain, heads] =
             [self.mixer.latent, self.mixer.plain, self.mixer.heads].map(|n| n as usize);
         let stride = self.latent_row();
         let latent = &mut latent[..self.tokens * stride];
-        product(kernels, pool, scratch, x, self.latent, 0, Grid::new(latent, stride), Chain::Start);
+        let x = Activations::pack(backend, pool, x, self.latent.k, &[self.latent.format], packed);
+        product(backend, pool, scratch, x, self.latent, 0, Grid::new(latent, stride), Chain::Start);
         pool.rows(Grid::new(latent, stride), 8, scratch, &|first, mut block, scratch| {
             for row in 0..block.rows() {
                 let (vector, rotated) = block.row(row).split_at_mut(width);
@@ -102,10 +108,12 @@ impl Operator<'_> {
         }
         let (head, stride) = (self.query_head(), heads * self.query_head());
         let rows = &mut rows[..self.tokens * stride];
+        let formats = [self.key.format, self.value.format];
+        let vectors = Activations::pack(backend, pool, latent, width, &formats, packed);
         for number in 0..heads {
             let columns = number * head..number * head + plain;
             let out = Grid::new(rows, stride).narrow(columns);
-            product(kernels, pool, scratch, latent, self.key, number * plain / TILE, out, Chain::Start);
+            product(backend, pool, scratch, vectors, self.key, number * plain / TILE, out, Chain::Start);
         }
         for (row, keys) in rows.chunks_exact_mut(stride).enumerate() {
             for key in keys.chunks_exact_mut(head) {
@@ -114,26 +122,25 @@ impl Operator<'_> {
         }
         self.pass.transpose_keys(rows, keys);
         let used = heads * attention.value_width as usize * self.tokens;
-        pool.rows(Grid::new(&mut values[..used], TILE), self.tokens, scratch, &|first, block, scratch| {
-            strip_product(
-                kernels,
-                latent,
-                self.value.strip(first / self.tokens),
-                block,
-                Chain::Start,
-                scratch,
-            );
-        });
+        strips(backend, pool, scratch, vectors, self.value, &mut values[..used]);
     }
 
     /// Makes the queries in `rows`, or (absorbed) from `rows` in `wide`.
-    pub fn queries(&self, x: Rows<'_>, rows: &mut [f32], wide: &mut [f32], scratch: &mut [f32]) {
-        let Pass { kernels, pool, .. } = self.pass;
+    pub fn queries(
+        &self,
+        x: Rows<'_>,
+        rows: &mut [f32],
+        wide: &mut [f32],
+        packed: &mut [f32],
+        scratch: &mut [f32],
+    ) {
+        let (backend, pool) = (self.backend, self.pass.pool);
         let [latent, plain, heads] =
             [self.mixer.latent, self.mixer.plain, self.mixer.heads].map(|n| n as usize);
         let (head, stride) = (self.query_head(), heads * self.query_head());
         let rows = &mut rows[..self.tokens * stride];
-        product(kernels, pool, scratch, x, self.query, 0, Grid::new(rows, stride), Chain::Start);
+        let x = Activations::pack(backend, pool, x, self.query.k, &[self.query.format], packed);
+        product(backend, pool, scratch, x, self.query, 0, Grid::new(rows, stride), Chain::Start);
         pool.rows(Grid::new(rows, stride), 8, &mut [], &|first, mut block, _| {
             for row in 0..block.rows() {
                 for query in block.row(row).chunks_exact_mut(head) {
@@ -151,7 +158,8 @@ impl Operator<'_> {
             let columns = number * wide_head..number * wide_head + latent;
             let out = Grid::new(wide, wide_stride).narrow(columns);
             let x = rows.from_column(number * head);
-            product(kernels, pool, scratch, x, self.key, number * latent / TILE, out, Chain::Start);
+            let x = Activations::pack(backend, pool, x, plain, &[self.key.format], packed);
+            product(backend, pool, scratch, x, self.key, number * latent / TILE, out, Chain::Start);
         }
         for (row, queries) in wide.chunks_exact_mut(wide_stride).enumerate() {
             for (query, raw) in queries.chunks_exact_mut(wide_head).zip(rows.row(row).chunks_exact(head)) {
@@ -168,16 +176,19 @@ impl Operator<'_> {
         keys: &[f32],
         values: &[f32],
         out: &mut [f32],
+        packed: &mut [f32],
         scratch: &mut [f32],
     ) {
-        let Pass { kernels, pool, .. } = self.pass;
+        let (backend, pool) = (self.backend, self.pass.pool);
         let [latent, value, heads] =
             [self.mixer.latent, self.mixer.value_width, self.mixer.heads].map(|n| n as usize);
-        let out = Grid::new(&mut out[..self.tokens * heads * value], heads * value);
+        let out = &mut out[..self.tokens * heads * value];
+        let out_stride = heads * value;
         if !self.mixer.absorbed {
             let stride = heads * self.query_head();
             let queries = Rows::new(&rows[..self.tokens * stride], stride);
-            return self.pass.attend(queries, keys, values, self.tokens, out, scratch);
+            let grid = Grid::new(out, out_stride);
+            return self.pass.attend(queries, keys, values, self.tokens, grid, scratch);
         }
         let stride = heads * self.latent_row();
         let queries = Rows::new(&wide[..self.tokens * stride], stride);
@@ -185,11 +196,12 @@ impl Operator<'_> {
         let grid = Grid::new(attended, heads * latent);
         self.pass.attend(queries, keys, values, self.tokens, grid, scratch);
         let attended = Rows::new(attended, heads * latent);
-        // A strip of V belongs to one head, and so do its inputs.
-        pool.columns(out, TILE, scratch, &|strip, block, scratch| {
-            let x = attended.from_column(strip * TILE / value * latent);
-            strip_product(kernels, x, self.value.strip(strip), block, Chain::Start, scratch);
-        });
+        for number in 0..heads {
+            let x = attended.from_column(number * latent);
+            let x = Activations::pack(backend, pool, x, latent, &[self.value.format], packed);
+            let head = Grid::new(out, out_stride).narrow(number * value..(number + 1) * value);
+            product(backend, pool, scratch, x, self.value, number * value / TILE, head, Chain::Start);
+        }
     }
 
     fn rotate(&self, token: usize, part: &mut [f32]) {

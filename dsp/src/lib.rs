@@ -5,7 +5,7 @@
 //!
 //! # Fences
 //! Unsafe code is denied in the crate but for the modules listed with `#[allow(unsafe_code)]` below (and in
-//! [`kernels`] for the ISA-specific ones).
+//! [`kernels`] for the ISA-specific ones, in [`matrix`] for what shares the scratchpad).
 #![no_std]
 #![deny(unsafe_code)]
 
@@ -18,6 +18,7 @@ pub mod buffers;
 pub mod convolution;
 pub mod embed;
 mod engine;
+pub mod executor;
 pub mod expert;
 mod feed;
 pub mod head;
@@ -25,6 +26,7 @@ pub mod kernels;
 pub mod latent;
 pub mod linear;
 pub mod mailbox;
+pub mod matrix;
 mod mixer;
 pub mod model;
 mod outputs;
@@ -46,6 +48,7 @@ mod shared;
 #[allow(unsafe_code)]
 pub mod skel;
 pub mod topology;
+mod traffic;
 #[allow(unsafe_code)]
 pub mod view;
 pub mod vtcm;

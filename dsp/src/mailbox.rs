@@ -154,6 +154,11 @@ impl<'a> Mailbox<'a> {
         self.record(&log::Record { message, values, time_ns: platform::now_ns() }.encode());
     }
 
+    /// Wakes the host for what the event ring holds, which by itself rings no bell.
+    pub fn ring(&self) {
+        bell::ring(self.bell_host);
+    }
+
     fn record(&mut self, entry: &Entry) {
         if self.events.push(entry).is_err() {
             self.dropped = self.dropped.saturating_add(1);

@@ -4,11 +4,10 @@ use crate::attention::Pass;
 use crate::engine::{Engine, Fault};
 use crate::kernels::Chain;
 use crate::latent;
-use crate::linear::{Weights, product, strip_product};
+use crate::linear::{Activations, Weights, product, strips};
 use crate::model::{AttentionWeights, ConvolutionWeights, LatentWeights, Matrix, MixerWeights, Vector};
 use crate::shared::Shared;
 use crate::view::{Grid, Rows};
-use estream_idl::address::TILE;
 use estream_idl::recipe::{Attention, Latent, Mixer};
 use estream_idl::status::Status;
 
@@ -21,7 +20,7 @@ impl Engine<'_> {
     /// Norms all rows of the residual stream into the side buffer, rows of `width`.
     pub(crate) fn norm(&mut self, weight: &Vector) -> Result<(), Fault> {
         let (width, tokens) = (self.model.recipe.width as usize, self.batch.tokens);
-        let (kernels, epsilon) = (self.kernels, self.model.recipe.epsilon);
+        let (kernels, epsilon) = (self.backend.kernels, self.model.recipe.epsilon);
         let weight = self.shared.vector(weight)?;
         let x = Rows::new(&self.work.x[..tokens * width], width);
         let out = Grid::new(&mut self.work.side[..tokens * width], width);
@@ -55,7 +54,9 @@ impl Engine<'_> {
         let rows = Rows::new(&self.work.side[..tokens * output.k], output.k);
         let x = Grid::new(&mut self.work.x[..tokens * width], width);
         let matrix = weights(&self.shared, output)?;
-        product(self.kernels, &self.pool, self.work.scratch, rows, matrix, 0, x, Chain::Continue);
+        let (backend, pool, packed) = (&self.backend, &self.pool, &mut *self.work.packed);
+        let rows = Activations::pack(backend, pool, rows, output.k, &[output.format], packed);
+        product(backend, pool, self.work.scratch, rows, matrix, 0, x, Chain::Continue);
         Ok(())
     }
 
@@ -65,7 +66,7 @@ impl Engine<'_> {
         attention: &Attention,
         layer: &AttentionWeights,
     ) -> Result<(), Fault> {
-        let (width, tokens, kernels) = (self.model.recipe.width as usize, self.batch.tokens, self.kernels);
+        let (width, tokens, backend) = (self.model.recipe.width as usize, self.batch.tokens, &self.backend);
         let [heads, kv_heads] = [attention.heads as usize, attention.kv_heads as usize];
         let [key, value] = [attention.key_width as usize, attention.value_width as usize];
         let norms = match &layer.norms {
@@ -73,7 +74,7 @@ impl Engine<'_> {
             Some((query, key)) => Some((self.shared.vector(query)?, self.shared.vector(key)?)),
         };
         let pass = Pass {
-            kernels,
+            kernels: backend.kernels,
             pool: &self.pool,
             attention,
             epsilon: self.model.recipe.epsilon,
@@ -82,22 +83,22 @@ impl Engine<'_> {
         };
         let scratch = &mut *self.work.scratch;
         let side = Rows::new(&self.work.side[..tokens * width], width);
+        let formats = [layer.query.format, layer.key.format, layer.value.format];
+        let side = Activations::pack(backend, &self.pool, side, width, &formats, self.work.packed);
 
         let rows = &mut self.work.query[..tokens * kv_heads * key];
         let matrix = weights(&self.shared, &layer.key)?;
-        product(kernels, &self.pool, scratch, side, matrix, 0, Grid::new(rows, kv_heads * key), Chain::Start);
+        product(backend, &self.pool, scratch, side, matrix, 0, Grid::new(rows, kv_heads * key), Chain::Start);
         pass.position(rows, kv_heads * key, norms.map(|(_, key)| key), scratch);
         pass.transpose_keys(rows, self.work.keys);
 
         let matrix = weights(&self.shared, &layer.value)?;
         let values = &mut self.work.values[..kv_heads * value * tokens];
-        self.pool.rows(Grid::new(values, TILE), tokens, scratch, &|first, block, scratch| {
-            strip_product(kernels, side, matrix.strip(first / tokens), block, Chain::Start, scratch);
-        });
+        strips(backend, &self.pool, scratch, side, matrix, values);
 
         let rows = &mut self.work.query[..tokens * heads * key];
         let matrix = weights(&self.shared, &layer.query)?;
-        product(kernels, &self.pool, scratch, side, matrix, 0, Grid::new(rows, heads * key), Chain::Start);
+        product(backend, &self.pool, scratch, side, matrix, 0, Grid::new(rows, heads * key), Chain::Start);
         pass.position(rows, heads * key, norms.map(|(query, _)| query), scratch);
         self.traffic.pump()?;
 
@@ -113,8 +114,9 @@ impl Engine<'_> {
         let work = &mut self.work;
         let kind = usize::from(self.model.recipe.layers[index]);
         let operator = latent::Operator {
+            backend: &self.backend,
             pass: Pass {
-                kernels: self.kernels,
+                kernels: self.backend.kernels,
                 pool: &self.pool,
                 attention: &attention,
                 epsilon: self.model.recipe.epsilon,
@@ -131,21 +133,23 @@ impl Engine<'_> {
         };
         let scratch = &mut *work.scratch;
         let side = Rows::new(&work.side[..tokens * width], width);
-        operator.keys_and_values(side, work.latent, work.query, work.keys, work.values, scratch);
-        operator.queries(side, work.query, work.wide, scratch);
+        operator.keys_and_values(side, work.latent, work.query, work.keys, work.values, work.packed, scratch);
+        operator.queries(side, work.query, work.wide, work.packed, scratch);
         self.traffic.pump()?;
-        operator.attend(work.query, work.wide, work.keys, work.values, work.side, scratch);
+        operator.attend(work.query, work.wide, work.keys, work.values, work.side, work.packed, scratch);
         self.project(&layer.output)
     }
 
     fn convolution(&mut self, taps: usize, layer: &ConvolutionWeights) -> Result<(), Fault> {
-        let (width, tokens, kernels) = (self.model.recipe.width as usize, self.batch.tokens, self.kernels);
+        let (width, tokens, backend) = (self.model.recipe.width as usize, self.batch.tokens, &self.backend);
         let kernel = self.shared.vector(&layer.taps)?;
         let scratch = &mut *self.work.scratch;
         let side = Rows::new(&self.work.side[..tokens * width], width);
         let gates = &mut self.work.query[..tokens * 3 * width];
         let matrix = weights(&self.shared, &layer.input)?;
-        product(kernels, &self.pool, scratch, side, matrix, 0, Grid::new(gates, 3 * width), Chain::Start);
+        let formats = [matrix.format];
+        let side = Activations::pack(backend, &self.pool, side, width, &formats, self.work.packed);
+        product(backend, &self.pool, scratch, side, matrix, 0, Grid::new(gates, 3 * width), Chain::Start);
         let gates = Rows::new(gates, 3 * width);
         let out = Grid::new(&mut self.work.side[..tokens * width], width);
         let spans = self.batch.spans();

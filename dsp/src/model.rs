@@ -105,6 +105,14 @@ pub struct Unit {
     pub down: Matrix,
 }
 
+impl Unit {
+    /// How the three are stored.
+    #[must_use]
+    pub const fn formats(&self) -> [Format; 3] {
+        [self.gate.format, self.up.format, self.down.format]
+    }
+}
+
 /// Where a layer's experts stand and how they are stored.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpertStore {

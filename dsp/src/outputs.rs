@@ -3,7 +3,7 @@
 use crate::engine::{Engine, Fault};
 use crate::head::{Candidate, Summary};
 use crate::kernels::Chain;
-use crate::linear::product;
+use crate::linear::{Activations, product};
 use crate::mixer::weights;
 use crate::pool::Pool;
 use crate::view::{Grid, Rows};
@@ -51,21 +51,24 @@ impl Engine<'_> {
             summaries.fill(Summary::new());
             let columns = panel_columns(&self.io, outputs.len());
             let matrix = weights(&self.shared, &self.model.head)?;
+            let x = Rows::new(gathered, width);
+            let (backend, packed) = (&self.backend, &mut *self.work.packed);
+            let x = Activations::pack(backend, &self.pool, x, width, &[matrix.format], packed);
             for column in (0..vocab).step_by(columns) {
                 let columns = columns.min(vocab - column);
                 let panel = self.shared.panel(self.io.panel_page, self.io.panel_pages)?;
                 let panel = &mut panel[..outputs.len() * columns];
-                let x = Rows::new(gathered, width);
                 let out = Grid::new(panel, columns);
                 let strip = column / TILE;
-                product(self.kernels, &self.pool, self.work.scratch, x, matrix, strip, out, Chain::Start);
+                product(backend, &self.pool, self.work.scratch, x, matrix, strip, out, Chain::Start);
                 for (row, logits) in panel.chunks_exact(columns).enumerate() {
                     let best = &mut self.work.candidates[row * top_k..(row + 1) * top_k];
                     let target = outputs[row].target;
-                    summaries[row].fold(self.kernels, logits, column as u32, target, best);
+                    summaries[row].fold(backend.kernels, logits, column as u32, target, best);
                 }
                 self.traffic.mailbox.beat(self.model.layers(), 0);
             }
+            self.pool.check()?;
             if summaries.iter().any(|summary| !summary.is_finite()) {
                 return Err(Status::NotFinite.into());
             }
@@ -96,6 +99,9 @@ impl Engine<'_> {
         let (first, rows) = (span.first as usize, span.tokens as usize);
         let columns = panel_columns(&self.io, rows);
         let matrix = weights(&self.shared, &self.model.head)?;
+        let x = Rows::new(&self.work.side[first * width..(first + rows) * width], width);
+        let (backend, packed) = (&self.backend, &mut *self.work.packed);
+        let x = Activations::pack(backend, &self.pool, x, width, &[matrix.format], packed);
         let mut panel = 0;
         for column in (0..vocab).step_by(columns) {
             let columns = columns.min(vocab - column);
@@ -105,9 +111,9 @@ impl Engine<'_> {
             self.traffic.pump()?;
             let page = self.io.panel_page + panel * self.io.panel_pages;
             let logits = &mut self.shared.panel(page, self.io.panel_pages)?[..rows * columns];
-            let x = Rows::new(&self.work.side[first * width..(first + rows) * width], width);
             let (strip, out) = (column / TILE, Grid::new(logits, columns));
-            product(self.kernels, &self.pool, self.work.scratch, x, matrix, strip, out, Chain::Start);
+            product(backend, &self.pool, self.work.scratch, x, matrix, strip, out, Chain::Start);
+            self.pool.check()?;
             if !all_finite(&self.pool, logits) {
                 return Err(Status::NotFinite.into());
             }

@@ -201,6 +201,48 @@ impl Table {
         slots + usize::from(slots > 0)
     }
 
+    /// Pairs of the table.
+    #[must_use]
+    pub fn pairs(&self) -> u32 {
+        self.pairs.len() as u32
+    }
+
+    /// The number of pair `pair` in the table.
+    #[must_use]
+    pub const fn pair_number(&self, pair: usize) -> u32 {
+        (pair - self.pairs.start) as u32
+    }
+
+    /// The number of down strip `strip` in the table.
+    #[must_use]
+    pub const fn strip_number(&self, strip: usize) -> u32 {
+        (strip - self.strips.start) as u32
+    }
+
+    /// The number of a piece in the order of all pieces: C and D alternate by it.
+    #[must_use]
+    pub fn turn(&self, piece: &Piece) -> u32 {
+        let inward = |half: u32| (2 * self.pair_number(piece.strip) + half) * self.inward.parts() as u32;
+        let first = match piece.matrix {
+            Matrix::Gate => inward(0),
+            Matrix::Up => inward(1),
+            Matrix::Down => self.turns_of_strip(piece.strip) - self.outward.parts() as u32,
+        };
+        first + piece.part as u32
+    }
+
+    /// Pieces up to and with the last of pair `pair`.
+    #[must_use]
+    pub const fn turns_of_pair(&self, pair: usize) -> u32 {
+        2 * (self.pair_number(pair) + 1) * self.inward.parts() as u32
+    }
+
+    /// Pieces up to and with the last of down strip `strip`.
+    #[must_use]
+    pub fn turns_of_strip(&self, strip: usize) -> u32 {
+        self.inward_slots() as u32 + (self.strip_number(strip) + 1) * self.outward.parts() as u32
+    }
+
     /// Steps of the table.
     #[must_use]
     pub fn len(&self) -> usize {

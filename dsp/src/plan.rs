@@ -3,16 +3,19 @@
 use crate::block::Carver;
 use crate::buffers::{Buffers, Sizes};
 use crate::embed;
-use crate::engine::{MAX_LOAD, RESERVED_TICKETS};
-use crate::kernels::{self, Kernels};
+use crate::kernels::{self, Backend};
+use crate::matrix::{self, Machine};
 use crate::model::{FeedWeights, Model};
 use crate::platform;
+use crate::residency::MAX_LOAD;
 use crate::topology::{self, Topology};
+use crate::traffic::RESERVED_TICKETS;
 use estream_idl::address::{PAGE, SegmentPages, pages};
 use estream_idl::call::{Config, Plan, Prepare};
 use estream_idl::control::{CONTROL_PAGES, MAX_TICKETS};
 use estream_idl::io::IoLayout;
 use estream_idl::status::{Refusal, Status};
+use estream_idl::streaming::Schedule;
 
 /// Most threads of a session.
 pub const MAX_THREADS: u32 = 64;
@@ -28,7 +31,7 @@ pub struct Planned<'a> {
     /// The configuration after clamping.
     pub config: Config,
     /// The backend.
-    pub kernels: &'static dyn Kernels,
+    pub backend: Backend,
     /// The io segment's layout.
     pub io: IoLayout,
     /// Counts of the private block.
@@ -56,7 +59,7 @@ pub const fn prepare_bytes(prepare: &Prepare<'_>) -> usize {
 pub fn plan<'a>(prepare: &Prepare<'a>) -> Result<Planned<'a>, Refusal> {
     let model = Model::read(prepare.recipe, prepare.directory)?;
     let config = clamp(&prepare.config, &model)?;
-    let kernels = kernels::choose(config.kernels).ok_or(Refusal::from(Status::NoKernels))?;
+    let backend = kernels::choose(config.kernels).ok_or(Refusal::from(Status::NoKernels))?;
     let budget = if config.scratch == 0 { platform::scratch_bytes() } else { config.scratch };
     let (mut scratch, mut row_chunk, mut record_bytes) = (0, config.max_tokens.next_multiple_of(32), 0u64);
     for index in 0..model.layers() {
@@ -65,10 +68,20 @@ pub fn plan<'a>(prepare: &Prepare<'a>) -> Result<Planned<'a>, Refusal> {
             record_bytes = record_bytes.max(sparse.store.record_bytes as u64);
         }
         for unit in topology::units(&feed).iter().flatten() {
-            let topology = Topology::new(unit, &config, budget)?;
-            scratch = scratch.max(topology.plan.bytes);
-            row_chunk = row_chunk.min(topology.plan.rows as u32);
+            let topology = Topology::new(unit, &backend, &config, budget)?;
+            scratch = scratch.max(topology.place.bytes());
+            row_chunk = row_chunk.min(topology.place.rows() as u32);
         }
+    }
+    let mut words = scratch.div_ceil(4);
+    if backend.matrix {
+        // The scratchpad is the unit's as a whole, and other operators than the gated ones have to fit it.
+        let needed = matrix::least_bytes(&model, &config);
+        if needed > budget as usize {
+            return Err(refuse(Status::ScratchTooSmall, needed as u64, budget.into()));
+        }
+        scratch = budget as usize;
+        words = Machine::scratch_words(scratch);
     }
     // A group is asked for at once, so its loads must fit the tickets that are left to banks.
     let records_a_load = (MAX_LOAD as u64).checked_div(record_bytes).unwrap_or(1).max(1);
@@ -89,7 +102,7 @@ pub fn plan<'a>(prepare: &Prepare<'a>) -> Result<Planned<'a>, Refusal> {
         counted(staging as u64)?,
         counted(pages(arena))?,
     ]);
-    let sizes = Sizes::new(&model, &config, scratch.div_ceil(4));
+    let sizes = Sizes::new(&model, &backend, &config, words);
     let mut carver = Carver::measuring();
     Buffers::layout(&mut carver, &sizes, model.recipe.kinds.len())?;
     let reply = Plan {
@@ -100,11 +113,11 @@ pub fn plan<'a>(prepare: &Prepare<'a>) -> Result<Planned<'a>, Refusal> {
         banks: config.banks,
         depth: config.depth,
         threads: config.threads,
-        kernels: kernels.set(),
+        kernels: backend.set,
         row_chunk,
         scratch_bytes: scratch as u32,
     };
-    Ok(Planned { model, config, kernels, io, sizes, budget, reply })
+    Ok(Planned { model, config, backend, io, sizes, budget, reply })
 }
 
 fn clamp(config: &Config, model: &Model<'_>) -> Result<Config, Refusal> {
@@ -130,7 +143,11 @@ fn clamp(config: &Config, model: &Model<'_>) -> Result<Config, Refusal> {
         return Err(refuse(Status::ArenaTooSmall, entries, 0));
     }
     let groups: u64 = layers().map(|experts| u64::from(experts.div_ceil(group))).sum();
-    let banks = u64::from(config.banks).min(groups) as u32;
+    let banks = match config.streaming.schedule {
+        Schedule::Resident => u32::MAX.into(),
+        _ => u64::from(config.banks),
+    };
+    let banks = u32::try_from(banks.min(groups)).map_err(|_| refuse(Status::BadConfig, groups, u32::MAX.into()))?;
     let threads = if config.threads == 0 { platform::processors() } else { config.threads };
     Ok(Config {
         group,

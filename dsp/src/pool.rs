@@ -13,6 +13,7 @@ mod gate;
 #[cfg(test)]
 mod tests;
 
+use crate::matrix::Machine;
 use crate::platform::{Memory, Thread, guarded, spawn};
 use crate::view::{Block, Grid};
 use core::cell::UnsafeCell;
@@ -20,7 +21,7 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use estream_idl::address::TILE;
-use estream_idl::status::Status;
+use estream_idl::status::{Refusal, Status};
 use gate::Gate;
 
 /// Most workers of a pool, the calling thread among them.
@@ -96,6 +97,8 @@ pub struct Pool<'a> {
     beat: Option<&'a AtomicU32>,
     /// Joined on drop, before the block is freed.
     helpers: heapless::Vec<Thread, { MAX_THREADS - 1 }>,
+    /// The matrix unit of the calling thread.
+    matrix: Option<Machine>,
     /// Holds the [`Shared`] at its start; freed after the threads are joined.
     _block: Memory,
     shared: NonNull<Shared>,
@@ -135,7 +138,7 @@ impl<'a> Pool<'a> {
                 job: UnsafeCell::new(None),
             });
         }
-        let mut pool = Self { beat, helpers: heapless::Vec::new(), _block: block, shared };
+        let mut pool = Self { beat, helpers: heapless::Vec::new(), matrix: None, _block: block, shared };
         for _ in 1..threads {
             // A refusal drops the pool, which sends home and joins the helpers made so far.
             let helper = spawn("estream-worker", help, shared.as_ptr().expose_provenance())?;
@@ -144,6 +147,34 @@ impl<'a> Pool<'a> {
             }
         }
         Ok(pool)
+    }
+
+    /// The pool with a matrix unit, which the thread that calls [`Self::run`] owns.
+    #[must_use]
+    pub fn with_matrix(mut self, matrix: Machine) -> Self {
+        self.matrix = Some(matrix);
+        self
+    }
+
+    /// The matrix unit, where products are its.
+    #[must_use]
+    pub const fn matrix(&self) -> Option<&Machine> {
+        self.matrix.as_ref()
+    }
+
+    /// Whether the matrix unit, where there is one, was given nothing that it cannot compute since the last look.
+    ///
+    /// # Errors
+    /// As [`Machine::check`].
+    pub fn check(&self) -> Result<(), Refusal> {
+        self.matrix.as_ref().map_or(Ok(()), Machine::check)
+    }
+
+    /// A sign of life in the middle of a long task of the calling thread.
+    pub fn beat(&self) {
+        if let Some(beat) = self.beat {
+            beat.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Workers, the calling thread among them.

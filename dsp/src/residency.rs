@@ -22,12 +22,21 @@
 //! a bank that the current layer waits for. This is true of any number of banks, one included, and with a bank for every
 //! group it amounts to prefetching everything. The road not taken is to read likely groups first: without storage order
 //! a reserve of banks would have to be kept free for the group that must run next.
+//!
+//! # Schedules
+//! How far the fill cursor may run ahead is a [`Schedule`]; nothing else depends on it. Every schedule lets the group
+//! that must run next be filled once nothing is in its way, so the argument above holds for all of them. Under
+//! [`Schedule::Resident`] a bank that was published stays so: release and retirement leave it Ready, and the next pass
+//! finds its group there.
 #![forbid(unsafe_code)]
 
 mod protocol;
+mod store;
 
+pub use store::{Issue, MAX_LOAD, Records, Store};
 pub use protocol::{Bank, Counters, Fill, Group, Loaded, Next, Ready, ResidencyError};
 
+use estream_idl::streaming::Schedule;
 use protocol::Phase;
 
 /// A layer's place in the group table.
@@ -46,6 +55,7 @@ pub struct Residency<'a> {
     groups: &'a mut [Group],
     layer_experts: &'a [u32],
     group_size: u32,
+    schedule: Schedule,
     /// The next group to run: the current layer.
     run: Cursor,
     /// The next group to fill. It may stand on groups that are done, and passes over them when it is asked.
@@ -97,6 +107,7 @@ impl<'a> Residency<'a> {
             groups,
             layer_experts,
             group_size,
+            schedule: Schedule::CrossLayer,
             run: end,
             fill: end,
             routed: false,
@@ -107,15 +118,38 @@ impl<'a> Residency<'a> {
         })
     }
 
-    /// Begins a pass at the first layer, with nothing resident: banks keep nothing between passes.
+    /// The same machine under another schedule than [`Schedule::CrossLayer`].
+    #[must_use]
+    pub const fn with_schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = schedule;
+        self
+    }
+
+    /// The schedule.
+    #[must_use]
+    pub const fn schedule(&self) -> Schedule {
+        self.schedule
+    }
+
+    /// Whether banks keep what they hold from pass to pass.
+    const fn keeps(&self) -> bool {
+        matches!(self.schedule, Schedule::Resident)
+    }
+
+    /// Begins a pass at the first layer. Unless the schedule keeps them resident, banks hold nothing from the pass before.
     ///
     /// # Errors
-    /// [`ResidencyError::Busy`] unless every bank is available.
+    /// [`ResidencyError::Busy`] unless the machine is idle.
     pub fn begin_pass(&mut self) -> Result<(), ResidencyError> {
         if !self.is_idle() {
             return Err(ResidencyError::Busy);
         }
         self.groups.fill(Group::Unread);
+        for (bank, held) in (0..).zip(self.banks.iter()) {
+            if held.phase == Phase::Ready {
+                self.groups[held.entry as usize] = Group::Held { bank };
+            }
+        }
         (self.run, self.fill) = (Cursor::default(), Cursor::default());
         (self.routed, self.aborted, self.counters) = (false, false, Counters::default());
         Ok(())
@@ -127,10 +161,13 @@ impl<'a> Residency<'a> {
         if (self.run.layer as usize) < self.layer_experts.len() { Some(self.run.layer) } else { None }
     }
 
-    /// Whether every bank is available: nothing is being loaded, published or read.
+    /// Whether every bank is available, or kept where the schedule keeps banks: nothing is being loaded or read, and
+    /// nothing is published that would be lost.
     #[must_use]
-    pub const fn is_idle(&self) -> bool {
-        self.available as usize == self.banks.len()
+    pub fn is_idle(&self) -> bool {
+        let at_rest =
+            |bank: &Bank| bank.phase == Phase::Available || (self.keeps() && bank.phase == Phase::Ready);
+        self.available as usize == self.banks.len() || self.banks.iter().all(at_rest)
     }
 
     /// What the pass has done so far.
@@ -151,6 +188,9 @@ impl<'a> Residency<'a> {
             if self.fill.group == groups {
                 self.fill = Cursor { layer: self.fill.layer + 1, group: 0, base: self.fill.base + groups };
             } else if self.groups[(self.fill.base + self.fill.group) as usize] == Group::Unread {
+                if !self.may_fill(self.fill.layer) {
+                    return None;
+                }
                 let bank = self.available_bank()?;
                 return Some(Fill { bank, layer: self.fill.layer, group: self.fill.group });
             } else {
@@ -158,6 +198,18 @@ impl<'a> Residency<'a> {
             }
         }
         None
+    }
+
+    /// Whether the schedule lets the next unread group, which is of `layer`, be read now.
+    fn may_fill(&self, layer: u32) -> bool {
+        let current = layer == self.run.layer;
+        match self.schedule {
+            Schedule::CrossLayer | Schedule::Resident => true,
+            Schedule::Early => current,
+            Schedule::AfterRouting => current && self.routed,
+            // Where no bank holds anything, every group before this one has run or will not.
+            Schedule::OnDemand => current && self.routed && self.available as usize == self.banks.len(),
+        }
     }
 
     /// The first available bank from the hand on.
@@ -235,6 +287,7 @@ impl<'a> Residency<'a> {
         self.routed = true;
         for group in (0..groups_of(experts, self.group_size)).filter(|&group| !has_routes(group)) {
             match core::mem::replace(&mut self.groups[(self.run.base + group) as usize], Group::Done) {
+                Group::Held { .. } if self.keeps() => self.counters.skipped += 1,
                 Group::Held { bank } => {
                     self.counters.speculative += 1;
                     self.retire(bank);
@@ -280,7 +333,11 @@ impl<'a> Residency<'a> {
         let bank = &self.banks[ready.bank as usize];
         debug_assert_eq!((bank.phase, bank.layer, bank.group), (Phase::InUse, ready.layer, ready.group));
         self.groups[bank.entry as usize] = Group::Done;
-        self.vacate(ready.bank);
+        if self.keeps() {
+            self.banks[ready.bank as usize].phase = Phase::Ready;
+        } else {
+            self.vacate(ready.bank);
+        }
     }
 
     /// Goes on to the next layer, once every routed group of this one has run and is released.
@@ -298,7 +355,7 @@ impl<'a> Residency<'a> {
         Ok(())
     }
 
-    /// Gives the pass up: nothing is filled or run any more, published banks go back unread. Loads that are out must
+    /// Gives the pass up: nothing is filled or run any more, published banks go back unread unless they are kept. Loads that are out must
     /// still end and readers still release; then [`Self::is_idle`] holds.
     pub fn abort(&mut self) {
         self.aborted = true;
@@ -332,10 +389,11 @@ impl<'a> Residency<'a> {
 
     /// Nobody will read what `bank` holds or is about to hold; a bank that is being read stays until its release.
     fn retire(&mut self, bank: u32) {
+        let keeps = self.keeps();
         match &mut self.banks[bank as usize].phase {
             Phase::Filling { unwanted, .. } => *unwanted = true,
-            Phase::Ready => self.vacate(bank),
-            Phase::Available | Phase::InUse => {}
+            Phase::Ready if !keeps => self.vacate(bank),
+            Phase::Ready | Phase::Available | Phase::InUse => {}
         }
     }
 

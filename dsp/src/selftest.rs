@@ -1,9 +1,10 @@
 //! The start-up self-test: a backend that computes a small known case wrongly is refused, with the numbers.
 //!
-//! The case is built so that its result is exact in any order of summation: small integers times powers of two. Whatever
-//! is wrong (a table, a nibble order, a lane), some element differs.
+//! The case is built so that its result is exact in any order of summation, in f32 and in one or two digits alike: small
+//! multiples of 257, the largest of each 32-block being 127 of them (a scale of 1 or 257), times powers of two. Whatever is
+//! wrong (a table, a nibble order, a lane, a digit), some element differs.
 
-use crate::kernels::{Chain, Kernels, Strip};
+use crate::kernels::{Chain, Decoded, Products, Strip, WORD};
 use crate::view::{Block, Rows};
 use estream_idl::address::TILE;
 use estream_idl::format::Format;
@@ -20,15 +21,19 @@ const fn code(k: usize, column: usize) -> u8 {
     ((k * 7 + column * 3) % 16) as u8
 }
 
+/// Most f32-sized words of a packed block and of a decoded tile.
+const WORDS: [usize; 2] = [2 * TILE, 2 * TILE * TILE];
+
+/// An activation, in units of 257.
 const fn activation(row: usize, k: usize) -> i32 {
-    ((row * 5 + k * 11) % 15) as i32 - 7
+    if k % TILE == 3 * row { 127 } else { ((row * 5 + k * 11) % 15) as i32 - 7 }
 }
 
-/// Checks a backend.
+/// Checks a backend's products.
 ///
 /// # Errors
 /// `SelfTest`, with the bits of the value that came out (`needed`), those expected (`limit`), and the element (`detail`).
-pub fn check(kernels: &dyn Kernels) -> Result<(), Refusal> {
+pub fn check(products: &dyn Products) -> Result<(), Refusal> {
     let layout = Format::Q4_0.strip(K);
     let mut bytes = [0u8; STRIP_BYTES];
     for k in 0..K {
@@ -44,23 +49,29 @@ pub fn check(kernels: &dyn Kernels) -> Result<(), Refusal> {
         half.copy_from_slice(&bits.to_le_bytes());
     }
     let strip = Strip { format: Format::Q4_0, k: K, bytes: &bytes };
-    let mut x = [0f32; ROWS * K];
-    for (index, value) in x.iter_mut().enumerate() {
-        *value = activation(index / K, index % K) as f32;
+    let packing = products.packing(&[strip.format]);
+    let [block, tile] = [packing.block, packing.tile].map(|bytes| bytes / WORD);
+    let mut x = [0f32; ROWS * TILES * WORDS[0]];
+    let stride = TILES * block;
+    for (row, packed) in x.chunks_exact_mut(stride).take(ROWS).enumerate() {
+        let row: [f32; K] = core::array::from_fn(|k| (257 * activation(row, k)) as f32);
+        products.pack(&row, packed);
     }
+    let x = Rows::new(&x[..ROWS * stride], stride);
     let mut out = [0f32; ROWS * TILE];
-    let mut weights = [0f32; TILE * TILE];
+    let mut words = [0f32; WORDS[1]];
     for part in 0..TILES {
-        kernels.decode(strip, part..part + 1, &mut weights);
-        let x = Rows::new(&x, K).from_column(part * TILE);
+        let words = &mut words[..tile];
+        products.decode(strip, part..part + 1, words);
+        let weights = Decoded { format: strip.format, k: TILE, words };
         let chain = if part == 0 { Chain::Start } else { Chain::Continue };
-        kernels.multiply(x, &weights, Block::new(&mut out, TILE), chain);
+        products.multiply(x.from_column(part * block), weights, Block::new(&mut out, TILE), chain);
     }
     for (index, &value) in out.iter().enumerate() {
         let (row, column) = (index / TILE, index % TILE);
         let term = |k: usize| {
             let quarters = if k < TILE { 2 } else { 8 };
-            quarters * (i32::from(code(k, column)) - 8) * activation(row, k)
+            257 * quarters * (i32::from(code(k, column)) - 8) * activation(row, k)
         };
         let expected = (0..K).map(term).sum::<i32>() as f32 / 4.0;
         if value != expected {

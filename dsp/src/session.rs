@@ -156,7 +156,12 @@ fn start(index: usize, session: &mut Session, prepare: &Prepare<'_>) -> Result<R
         return Err(Status::BadState.into());
     };
     let planned = plan(prepare)?;
-    selftest::check(planned.kernels)?;
+    // The matrix unit is tried by the thread that holds it, when the engine comes up.
+    if !planned.backend.matrix {
+        for products in planned.backend.products() {
+            selftest::check(products)?;
+        }
+    }
     let bytes = planned.reply.private_bytes;
     let no_memory = Refusal { needed: bytes, ..Status::NoMemory.into() };
     let mut block = usize::try_from(bytes).ok().and_then(Memory::request).ok_or(no_memory)?;

@@ -1,8 +1,9 @@
 //! The VTCM planner: where the fused operator's buffers stand in the scratchpad, and how many rows they are for.
 //!
 //! A budget in bytes and a shape go in; the row chunk, the cut of the strips and every offset come out. VTCM is the
-//! matrix unit's memory on Hexagon; natively the same plan is cut to the cache. The element sizes are the backend's (HMX
-//! 2 bytes, native f32 4), so one budget gives different chunks, and law 1 says that no chunk changes a result.
+//! matrix unit's memory on Hexagon; natively the same plan is cut to the cache. The packing is the backend's (HMX 2 bytes an
+//! element, native f32 4, digits with scales between them), so one budget gives different chunks, and law 1 says that no
+//! chunk changes a result.
 //!
 //! # What lives when
 //! In steps of [`crate::pipeline`], with n pairs of gate and up strips:
@@ -35,16 +36,17 @@ use estream_idl::format::{Format, VECTOR};
 pub const FULL_ROWS: usize = 64;
 /// Inputs, inner width and outputs lie below this: the pack's own limit, which keeps all sizes inside 64 bits.
 const MAX_WIDTH: usize = 1 << 24;
-const TILE_ELEMENTS: u64 = (TILE * TILE) as u64;
+/// Most bytes of a block: 8 an input.
+const MAX_BLOCK: usize = 8 * TILE;
 
-/// Bytes of an element in each kind of buffer.
+/// Bytes that a backend packs things in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Elements {
-    /// Z and H.
-    pub activation: usize,
-    /// D.
-    pub weight: usize,
-    /// O.
+pub struct Packing {
+    /// Z and H: 32 inputs of one row. A multiple of 4.
+    pub block: usize,
+    /// D: one decoded tile of 32 × 32 weights, the largest of the shape's formats. A multiple of 128.
+    pub tile: usize,
+    /// O: one output. At most 8.
     pub output: usize,
 }
 
@@ -61,8 +63,8 @@ pub struct Shape {
     pub up: Format,
     /// How the down's strips are stored.
     pub down: Format,
-    /// Element sizes of the backend, each at least 1.
-    pub elements: Elements,
+    /// Sizes of the backend.
+    pub packing: Packing,
     /// Sets of C, D and O that are wanted: processors that share one expert.
     pub lanes: usize,
     /// Rows that one expert can ever get; more are never planned.
@@ -82,7 +84,7 @@ pub enum PlanError {
         /// What was asked for.
         rows: usize,
     },
-    /// A width, element size or number of lanes is zero or out of range.
+    /// A width, size of the packing or number of lanes is zero or out of range.
     Shape,
 }
 
@@ -127,11 +129,11 @@ pub struct Plan {
     pub outward: Cut,
     /// Gathered activations, `rows` × [`Self::z_stride`].
     pub z: Span,
-    /// Elements of a row of Z: the inputs padded to 32.
+    /// Bytes of a row of Z: a block for every 32 inputs.
     pub z_stride: usize,
     /// Activated products, `rows` × [`Self::h_stride`].
     pub h: Span,
-    /// Elements of a row of H: the inner width padded to 32.
+    /// Bytes of a row of H: a block for every 32 of the inner width.
     pub h_stride: usize,
     /// Lane 0; the others follow at equal distances.
     first: Lane,
@@ -184,8 +186,8 @@ struct Needs<'a> {
     outward_tiles: usize,
 }
 
-/// Bytes of each buffer for one choice of parts: `rows` enter linearly, and every size is a multiple of 128, since a
-/// tile column of elements has 1,024 of them and a strip is padded.
+/// Bytes of each buffer for one choice of parts: `rows` enter linearly, and every size is a multiple of 128, since 32 rows
+/// have 32 blocks of whole words, and a tile and a strip are padded.
 struct Sizes {
     inward: Cut,
     outward: Cut,
@@ -203,9 +205,13 @@ struct Sizes {
 impl<'a> Needs<'a> {
     fn new(shape: &'a Shape) -> Result<Self, PlanError> {
         let widths = [shape.inputs, shape.inner];
-        let elements = [shape.elements.activation, shape.elements.weight, shape.elements.output];
+        let Packing { block, tile, output } = shape.packing;
         let sound = widths.iter().all(|width| (1..MAX_WIDTH).contains(width))
-            && elements.iter().all(|bytes| (1..=8).contains(bytes))
+            && (4..=MAX_BLOCK).contains(&block)
+            && block.is_multiple_of(4)
+            && (VECTOR..=MAX_BLOCK * TILE).contains(&tile)
+            && tile.is_multiple_of(VECTOR)
+            && (1..=8).contains(&output)
             && (1..=usize::from(u16::MAX)).contains(&shape.lanes);
         if !sound {
             return Err(PlanError::Shape);
@@ -225,16 +231,16 @@ impl<'a> Needs<'a> {
             (Cut::balanced(self.inward_tiles, limit), Cut::balanced(self.outward_tiles, limit));
         // A part begins at a multiple of 32 tiles, hence of a super-block: its planes are those of a shorter strip.
         let bytes = |format: Format, cut: Cut| format.strip(cut.part * TILE).bytes as u64;
-        let Shape { gate, up, down, elements, .. } = *self.shape;
-        let column = |tiles: usize, element: usize| tiles as u64 * TILE_ELEMENTS * element as u64;
+        let Shape { gate, up, down, packing, .. } = *self.shape;
+        let rows = |tiles: usize, block: usize| tiles as u64 * (TILE * block) as u64;
         Sizes {
             inward,
             outward,
             c: bytes(gate, inward).max(bytes(up, inward)).max(bytes(down, outward)),
-            d: column(inward.part.max(outward.part), elements.weight),
-            o: column(1, elements.output),
-            z: column(self.inward_tiles, elements.activation),
-            h: column(self.outward_tiles, elements.activation),
+            d: inward.part.max(outward.part) as u64 * packing.tile as u64,
+            o: rows(1, TILE * packing.output),
+            z: rows(self.inward_tiles, packing.block),
+            h: rows(self.outward_tiles, packing.block),
         }
     }
 
@@ -261,9 +267,9 @@ impl<'a> Needs<'a> {
             inward: sizes.inward,
             outward: sizes.outward,
             z,
-            z_stride: self.inward_tiles * TILE,
+            z_stride: self.inward_tiles * self.shape.packing.block,
             h,
-            h_stride: self.outward_tiles * TILE,
+            h_stride: self.outward_tiles * self.shape.packing.block,
             first,
             lane_bytes: first.o[3].range().end - first.c[0].offset,
             bytes,

@@ -210,6 +210,7 @@ mod tests {
             kernels: KernelSet::empty(),
             scratch: 0,
             row_chunk: 0,
+            streaming: estream_idl::streaming::Streaming::default(),
         };
         Tables::new(config, 8).unwrap()
     }

@@ -109,6 +109,7 @@ const fn kind(status: Status) -> (&'static str, Exit) {
         Status::NotFinite => ("not_finite", Exit::Runtime),
         Status::Stopped => ("stopped", Exit::Runtime),
         Status::Internal => ("internal", Exit::Runtime),
+        Status::Saturated => ("saturated", Exit::Runtime),
     }
 }
 

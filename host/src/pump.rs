@@ -16,7 +16,7 @@ use estream_idl::ring::{Consumer, Corrupt};
 use estream_idl::status::{Refusal, Status};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -59,7 +59,15 @@ pub(crate) struct Pump {
     stop: Arc<AtomicBool>,
     events: Arc<Mutex<EventLog>>,
     records: Arc<Mutex<Vec<Record>>>,
+    settled: Arc<Settled>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// Whether the firmware has said that all it loads before the first pass is in, or that it will not be.
+#[derive(Default)]
+struct Settled {
+    said: Mutex<bool>,
+    heard: Condvar,
 }
 
 impl Pump {
@@ -74,9 +82,11 @@ impl Pump {
         let stop = Arc::new(AtomicBool::new(false));
         let events = Arc::new(Mutex::default());
         let records = Arc::new(Mutex::default());
+        let settled = Arc::<Settled>::default();
         let run = {
             let (arena, failure) = (arena.clone(), failure.clone());
             let (stop, events, records) = (stop.clone(), events.clone(), Arc::clone(&records));
+            let settled = settled.clone();
             move || {
                 let memory = arena.memory();
                 let Some(control) = memory.control() else { return };
@@ -87,6 +97,7 @@ impl Pump {
                     arrivals,
                     events,
                     records,
+                    settled,
                 };
                 if let Err(error) = ears.listen(&control, &stop) {
                     failure.set(error);
@@ -96,7 +107,14 @@ impl Pump {
         let thread = thread::Builder::new().name("estream-pump".into()).spawn(run).map_err(|error| {
             Error::runtime("no_threads", format!("the pump thread could not be made: {error}"))
         })?;
-        Ok((Self { arena: arena.clone(), stop, events, records, thread: Some(thread) }, inbox))
+        Ok((Self { arena: arena.clone(), stop, events, records, settled, thread: Some(thread) }, inbox))
+    }
+
+    /// Waits for the firmware to say that what stays resident is in, at most so long; whether it has.
+    pub(crate) fn settled(&self, patience: Duration) -> bool {
+        let said = self.settled.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.settled.heard.wait_timeout_while(said, patience, |said| !*said);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// What the firmware has said so far, taken out.
@@ -130,6 +148,7 @@ struct Ears<'a> {
     arrivals: SyncSender<Arrival>,
     events: Arc<Mutex<EventLog>>,
     records: Arc<Mutex<Vec<Record>>>,
+    settled: Arc<Settled>,
 }
 
 impl Ears<'_> {
@@ -150,6 +169,10 @@ impl Ears<'_> {
                 if let Some(record) = Record::decode(&entry) {
                     // It has ended, whether or not a pass is there to be told so.
                     let ended = record.message == Message::SessionFails;
+                    if matches!(record.message, Message::Resident | Message::NotResident) {
+                        *self.settled.said.lock().unwrap_or_else(PoisonError::into_inner) = true;
+                        self.settled.heard.notify_all();
+                    }
                     let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
                     if records.len() < RECORDS {
                         records.push(record);

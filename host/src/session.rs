@@ -168,6 +168,25 @@ impl Session {
         self.pump.as_ref().map(Pump::take_records).unwrap_or_default()
     }
 
+    /// Waits until what stays resident is in, or the firmware has said that it will not be (the first pass then tells
+    /// why). A pass waits for it anyway; waiting here puts the time where it belongs.
+    ///
+    /// # Errors
+    /// When the session has failed, or the firmware falls silent.
+    pub fn settle(&self) -> Result<(), Error> {
+        let (Some(loader), Some(pump)) = (&self.loader, &self.pump) else {
+            return Err(Status::Stopped.into());
+        };
+        let memory = self.arena.memory();
+        let mut watch = Watch::new(memory.control().ok_or(Status::BadState)?, self.silence);
+        while !pump.settled(LOOK) {
+            self.failure.check()?;
+            self.device.as_ref().map_or(Ok(()), Attachment::check)?;
+            watch.look(loader.pending()).inspect_err(|error| self.failure.set(error.clone()))?;
+        }
+        Ok(())
+    }
+
     /// Runs one pass over `requests`; panels of logits go to `sink`.
     ///
     /// # Errors

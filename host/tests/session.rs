@@ -33,6 +33,7 @@ const CONFIG: Config = Config {
     kernels: KernelSet::empty(),
     scratch: 0,
     row_chunk: 0,
+    streaming: estream_idl::streaming::Streaming::new(),
 };
 
 struct Open {

@@ -5,6 +5,7 @@
 
 use crate::address::SegmentPages;
 use crate::status::{Refusal, Status};
+use crate::streaming::Streaming;
 use bitflags::bitflags;
 use serde::{Deserialize, Serialize};
 
@@ -16,17 +17,53 @@ bitflags! {
         const SCALAR = 1;
         /// x86-64 with AVX2 and FMA.
         const AVX2 = 2;
+        /// Portable scalar code over activations in digits: the reference of the integer kernels.
+        const SCALAR_INT8 = 4;
+        /// x86-64 with AVX2, activations in digits.
+        const AVX2_INT8 = 8;
+        /// x86-64 with AVX2 and AVX-VNNI, activations in digits.
+        const AVX_VNNI = 16;
+        /// x86-64 with AVX-512 and its VNNI, activations in digits.
+        const AVX512_VNNI = 32;
+        /// Hexagon's kernels natively, over software models of its vector, matrix and DMA units.
+        const HMX_MODEL = 64;
+        /// Hexagon's vector and matrix units.
+        const HEXAGON = 128;
+        /// No set but a choice: activations in one int8 digit instead of two.
+        const ONE_DIGIT = 1 << 16;
     }
 }
 
 impl KernelSet {
+    /// The sets whose products run on a matrix unit or its model, on halves.
+    pub const MATRIX: Self = Self::HMX_MODEL.union(Self::HEXAGON);
+    /// The sets whose products take activations in digits: the only ones that [`Self::ONE_DIGIT`] goes with.
+    pub const DIGITS: Self = Self::SCALAR_INT8.union(Self::AVX2_INT8).union(Self::AVX_VNNI).union(Self::AVX512_VNNI);
+
     /// The name of the single kernel set in `self`, as users write it.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
+        match self.difference(Self::ONE_DIGIT) {
             Self::SCALAR => "scalar",
             Self::AVX2 => "avx2",
+            Self::SCALAR_INT8 => "scalar-int8",
+            Self::AVX2_INT8 => "avx2-int8",
+            Self::AVX_VNNI => "avx-vnni",
+            Self::AVX512_VNNI => "avx512-vnni",
+            Self::HMX_MODEL => "hmx-model",
+            Self::HEXAGON => "hexagon",
             _ => "auto",
+        }
+    }
+
+    /// How the products of the single kernel set in `self` take their activations, as reports name it.
+    #[must_use]
+    pub fn activations(self) -> &'static str {
+        match (self.intersects(Self::DIGITS), self.contains(Self::ONE_DIGIT)) {
+            (false, _) if self.intersects(Self::MATRIX) => "fp16",
+            (false, _) => "f32",
+            (true, false) => "int8x2",
+            (true, true) => "int8",
         }
     }
 }
@@ -58,6 +95,8 @@ pub struct Config {
     pub scratch: u32,
     /// Rows of a chunk, a multiple of 32; 0 = as many as the budget holds.
     pub row_chunk: u32,
+    /// How weights are brought in.
+    pub streaming: Streaming,
 }
 
 /// A configuration with the model that it is for; the host does not look into the bytes.

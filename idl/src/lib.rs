@@ -22,10 +22,12 @@ pub mod log;
 #[allow(unsafe_code)]
 pub mod memory;
 pub mod message;
+pub mod operator;
 pub mod pack;
 pub mod recipe;
 pub mod ring;
 pub mod status;
+pub mod streaming;
 pub mod sync;
 pub mod tile;
 
@@ -36,4 +38,4 @@ extern crate std;
 compile_error!("the pack and the wire are little-endian and read in place");
 
 /// Version of the calls, rings and segments; a host and a firmware of different versions refuse each other at `hello`.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;

@@ -69,8 +69,8 @@ macro_rules! messages {
 
 messages! {
     Started = 1, Info, "started with {} threads and {} banks of {} experts";
-    Resident = 2, Info, "the dense weights are in";
-    NotResident = 3, Error, "the dense weights did not come in: {status}, item {}";
+    Resident = 2, Info, "what stays resident is in";
+    NotResident = 3, Error, "what stays resident did not come in: {status}, item {}";
     PassBegins = 4, Info, "pass {} begins with {} requests";
     PassEnds = 5, Info, "pass {} ends after {} µs";
     PassRefused = 6, Warn, "pass {} is refused: {status}, item {}";
@@ -168,7 +168,7 @@ mod tests {
             "pass 9 is refused: an extent of the pack is damaged: its checksum differs, item 2"
         );
         assert_eq!(say(Message::LoadFailed, [u64::MAX, 0, 0]), "a load failed: the peer broke the protocol");
-        assert_eq!(say(Message::Resident, [5, 5, 5]), "the dense weights are in");
+        assert_eq!(say(Message::Resident, [5, 5, 5]), "what stays resident is in");
     }
 
     #[test]

@@ -80,6 +80,8 @@ statuses! {
     Stopped = 52, "the firmware stopped";
     /// The firmware failed in a way that only a bug of its own explains.
     Internal = 53, "the firmware failed: this is a bug";
+    /// Products or weights left the range of the matrix unit; `needed` says how many.
+    Saturated = 54, "values left the range of the matrix unit's halves";
 }
 
 impl core::fmt::Display for Status {

@@ -20,6 +20,15 @@ pub struct Agreement {
     pub max_abs: f64,
 }
 
+impl Agreement {
+    /// The gate of every comparison with a reference: the mean KL is bounded and every most probable token is the same.
+    /// It is one function, so that what refuses the broken on purpose is what passes the right one.
+    #[must_use]
+    pub fn passes(&self, kl_mean: f64) -> bool {
+        self.kl_mean <= kl_mean && self.top1 == 1.0
+    }
+}
+
 /// Compares logits `[positions, vocabulary]` with the reference's.
 ///
 /// # Panics
@@ -122,5 +131,9 @@ mod tests {
         let agreement = compare(p.view(), q.view());
         assert!(agreement.kl_mean.is_nan() && agreement.kl_max.is_nan() && agreement.max_abs.is_nan());
         assert_eq!(agreement.top1, 0.5);
+        assert!(!agreement.passes(f64::INFINITY));
+        let same = compare(p.view(), p.view());
+        assert!(same.passes(0.0) && !Agreement { top1: 0.99, ..same }.passes(1.0));
+        assert!(!Agreement { kl_mean: f64::NAN, ..same }.passes(1.0));
     }
 }

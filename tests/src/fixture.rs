@@ -9,9 +9,27 @@ use ndarray::{Array2, Axis};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Goldens of the wider set whose architecture and types the packer takes today.
-const SHARED: [&str; 7] =
-    ["olmoe", "olmoe-skew", "olmoe-q8head", "qwen3moe", "qwen3moe-skew", "mixtral", "mixtral-q8"];
+/// Models of `tests/data`.
+const OWN: [&str; 3] = ["olmoe", "ernie4_5-moe", "dots1"];
+/// The wider set of random models.
+const SHARED: [&str; 13] = [
+    "olmoe",
+    "olmoe-skew",
+    "olmoe-q8head",
+    "qwen3moe",
+    "qwen3moe-skew",
+    "mixtral",
+    "mixtral-q8",
+    "lfm2moe",
+    "lfm2moe-skew",
+    "deepseek2-new",
+    "deepseek2-old",
+    "deepseek2-27l",
+    "deepseek2-q4mla",
+];
+
+/// One of [`SHARED`] for each family, latent attention in both layouts of its tensors.
+const FAMILIES: [&str; 6] = ["olmoe", "qwen3moe", "mixtral", "lfm2moe", "deepseek2-new", "deepseek2-old"];
 
 /// A model with a prompt and llama.cpp's logits for it.
 #[derive(Clone, Debug)]
@@ -76,10 +94,14 @@ fn numbers(path: &Path) -> Vec<u32> {
     text.trim().split(',').map(|number| number.trim().parse().expect("a number")).collect()
 }
 
-/// The golden of `tests/data`.
+/// Our own golden.
 #[must_use]
 pub fn own() -> Golden {
-    Golden::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("data"), "olmoe")
+    data(OWN[0])
+}
+
+fn data(name: &str) -> Golden {
+    Golden::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("data"), name)
 }
 
 /// The folder of shared material, or `None` (said aloud) where there is none.
@@ -99,20 +121,66 @@ pub fn shared() -> Option<PathBuf> {
     None
 }
 
-/// All goldens that can be packed: those of the shared folder, or else our own. `ESTREAM_GOLDENS=a,b` takes these alone,
-/// so that a whole grid can be cut over several runs.
+/// All random models. `ESTREAM_GOLDENS=a,b` takes these alone, so that a whole grid can be cut over several runs.
 #[must_use]
 pub fn goldens() -> Vec<Golden> {
+    chosen(&SHARED)
+}
+
+/// One random model of each family; `ESTREAM_GOLDENS` is heeded too.
+#[must_use]
+pub fn families() -> Vec<Golden> {
+    chosen(&FAMILIES)
+}
+
+/// Models of these names, and our own that are not among them by another copy.
+fn chosen(names: &[&str]) -> Vec<Golden> {
+    let folder = shared().map(|shared| shared.join("goldens/random"));
     let asked = std::env::var("ESTREAM_GOLDENS").ok();
-    let wanted =
-        |name: &&&str| asked.as_ref().is_none_or(|list| list.split(',').any(|asked| asked == **name));
-    match shared() {
-        Some(folder) => {
-            let load = |name: &&str| Golden::load(&folder.join("goldens/random"), name);
-            SHARED.iter().filter(wanted).map(load).collect()
-        }
-        None => vec![own()],
+    let wanted = |name: &str| asked.as_ref().is_none_or(|list| list.split(',').any(|asked| asked == name));
+    let names = if asked.is_some() { &SHARED[..] } else { names };
+    let mut goldens = Vec::new();
+    if let Some(folder) = folder {
+        goldens.extend(names.iter().filter(|name| wanted(name)).map(|name| Golden::load(&folder, name)));
     }
+    for name in OWN {
+        if wanted(name) && goldens.iter().all(|golden| golden.name != name) {
+            goldens.push(data(name));
+        }
+    }
+    goldens
+}
+
+/// Whether a golden is one of our own.
+#[must_use]
+pub fn is_own(golden: &Golden) -> bool {
+    OWN.contains(&golden.name.as_str())
+}
+
+/// The golden of this name, or `None` (said aloud) where it is not ours and there is no shared folder.
+#[must_use]
+pub fn golden(name: &str) -> Option<Golden> {
+    if OWN.contains(&name) {
+        return Some(data(name));
+    }
+    shared().map(|shared| Golden::load(&shared.join("goldens/random"), name))
+}
+
+/// The goldens that llama.cpp's own quantiser made, each of several types; none where there is no shared folder.
+///
+/// # Panics
+/// When the folder holds less than it did.
+#[must_use]
+pub fn wild() -> Vec<Golden> {
+    let Some(folder) = shared().map(|shared| shared.join("goldens/wild")) else { return Vec::new() };
+    let mut names: Vec<String> = std::fs::read_dir(&folder)
+        .expect("the goldens")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .filter_map(|name| name.strip_suffix(".gguf").map(str::to_owned))
+        .collect();
+    names.sort();
+    assert!(names.len() >= 11, "{names:?}");
+    names.iter().map(|name| Golden::load(&folder, name)).collect()
 }
 
 /// Whether the whole grids are wanted in place of covers.
@@ -132,11 +200,11 @@ pub fn folder(parent: &str) -> TempDir {
     TempDir::new_in(parent).expect("a folder can be made")
 }
 
-/// A random storage order for `layers` of `experts`, as the packer's `--order` takes it.
+/// A random storage order for layers with so many experts each, as the packer's `--order` takes it.
 #[must_use]
-pub fn random_order(layers: usize, experts: usize, seed: u64) -> String {
+pub fn random_order(experts: &[usize], seed: u64) -> String {
     let mut random = Random::new(seed);
-    let lists: Vec<_> = (0..layers).map(|_| random.permutation(experts)).collect();
+    let lists: Vec<_> = experts.iter().map(|&count| random.permutation(count)).collect();
     serde_json::Value::from(lists).to_string()
 }
 

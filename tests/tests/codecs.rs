@@ -4,7 +4,7 @@
 //! firmware's own kernels. The values must be the same bits (but for the sign of a zero).
 
 use estream_dsp::kernels::rows::decode_row;
-use estream_dsp::kernels::{Kernels, Strip, choose};
+use estream_dsp::kernels::{Backend, Kernels, Strip, choose};
 use estream_dsp::model::{ExpertStore, FeedWeights, LayerWeights, Matrix, MixerWeights, Model};
 use estream_idl::call::KernelSet;
 use estream_idl::format::Format;
@@ -18,7 +18,7 @@ use zerocopy::FromBytes;
 /// Rows taken of a tensor of the goldens.
 const ROWS: usize = 40;
 
-fn backends() -> Vec<&'static dyn Kernels> {
+fn backends() -> Vec<Backend> {
     [KernelSet::SCALAR, KernelSet::AVX2].into_iter().filter_map(choose).collect()
 }
 
@@ -74,8 +74,8 @@ fn check(rows: &Rows, folder: &Path, what: &str) {
     let MixerWeights::Attention(attention) = &layer.mixer else { panic!("{what}: the model has attention") };
     let store = store(&layer);
     let queries = rows.cycle(32);
-    for kernels in backends() {
-        let set = kernels.set().name();
+    for Backend { set, kernels, .. } in backends() {
+        let set = set.name();
         let dense = |matrix: &Matrix, wanted: &[f32], name: &str| {
             let bytes = &pack[header.dense.file as usize + matrix.at..];
             let got = decoded(kernels, matrix.format, matrix.k, matrix.n, bytes);
@@ -107,9 +107,9 @@ fn check_down(rows: &Rows, folder: &Path, what: &str) {
     let layer = model.layer(0).unwrap_or_else(|refusal| panic!("{what}: {refusal:?}"));
     let store = store(&layer);
     let Matrix { format, k, n, at } = store.unit.down;
-    for kernels in backends() {
+    for Backend { set, kernels, .. } in backends() {
         let got = decoded(kernels, format, k, n, &pack[store.file as usize + at..]);
-        assert_eq!(difference(&got, &rows.values), None, "{what} {}: down", kernels.set().name());
+        assert_eq!(difference(&got, &rows.values), None, "{what} {}: down", set.name());
     }
 }
 

@@ -1,131 +1,114 @@
-//! The families whose building blocks the oracle does not know yet, against llama.cpp: latent attention from both tensor
-//! layouts, short convolution, leading dense layers, shared experts, sigmoid router with a selection bias, tied heads.
+//! What only some families have, each made visible by changing it: which norm and which weights the same tensors get by their
+//! architecture's name (case O12 of the users' list), a selection bias (O13), leading dense layers and shared experts (O15).
 //!
-//! llama.cpp's F32 twin is the independent reference; laws are held on these files too, with convolution and latent
-//! attention in the batch.
+//! llama.cpp's logits of these goldens are compared in `goldens`; here the files are others, so the oracle is the reference,
+//! and each test shows that the feature is seen at all.
 
-use estream::{Arena, Banks, Engine, KernelSet, Options, Request, Verify};
-use estream_pack::{Family, Shape, SynthFormat, SynthOptions};
-use estream_tests::collect::Collector;
+use estream::Options;
 use estream_tests::compare::compare;
 use estream_tests::fixture::{self, Golden};
-use ndarray::Array2;
+use estream_tests::gguf::Parts;
+use estream_tests::native::{backends, logits};
+use estream_tests::oracle::{Feed, Forward, Gguf, Model, Weighing};
 use std::path::Path;
 
-/// Files of `goldens/random`.
-const NAMES: [&str; 6] =
-    ["lfm2moe", "lfm2moe-skew", "deepseek2-new", "deepseek2-old", "deepseek2-27l", "deepseek2-q4mla"];
-/// Bounds of the mean KL: scalar, AVX2.
-const BOUNDS: [(KernelSet, f64); 2] = [(KernelSet::SCALAR, 1e-7), (KernelSet::AVX2, 1e-6)];
-
-fn run(pack: &Path, prompts: &[&[u32]], options: Options) -> Vec<Array2<f32>> {
-    let lengths: Vec<usize> = prompts.iter().map(|ids| ids.len()).collect();
-    let tokens = lengths.iter().sum::<usize>() as u32;
-    let options = options
-        .max_tokens(tokens)
-        .max_requests(prompts.len() as u32)
-        .max_outputs(prompts.len() as u32)
-        .rows(true)
-        .verify(Verify::Never);
-    let mut engine = Engine::open(pack, options).expect("the engine opens");
-    let mut collector = Collector::new(&lengths, engine.model().vocab as usize);
-    let requests: Vec<Request> = prompts.iter().map(|&ids| Request::next_token(ids).with_rows()).collect();
-    engine.prefill_into(&requests, &mut collector).expect("the pass ends well");
-    collector.finish()
+fn parts(golden: &Golden) -> Parts {
+    Parts::read(&std::fs::read(&golden.gguf).expect("a golden"))
 }
 
-/// Small models of every family, made here, so that the laws are held without the shared goldens too. The first has
-/// queries narrower than its residual stream.
-fn made(folder: &Path) -> Vec<(&'static str, std::path::PathBuf)> {
-    let families = [
-        ("narrow", Family::Qwen3Moe, 1, 1),
-        ("mixtral", Family::Mixtral, 4, 2),
-        ("lfm2moe", Family::Lfm2Moe { attention: vec![2], dense_layers: 1 }, 4, 2),
-    ];
-    let synth = |(name, family, heads, kv_heads): (&'static str, Family, u32, u32)| {
-        let shape = Shape {
-            family,
-            heads,
-            kv_heads,
-            layers: 3,
-            dense_width: 128,
-            name: name.into(),
-            ..Shape::tiny()
-        };
-        let output = folder.join(name).with_extension("estream");
-        let options = SynthOptions {
-            shape,
-            layers: None,
-            seed: 5,
-            skew: 0.0,
-            format: SynthFormat::Pack,
-            output: output.clone(),
-            progress: &|_, _| (),
-        };
-        estream_pack::synth(&options).unwrap_or_else(|error| panic!("{name}: {error}"));
-        (name, output)
-    };
-    families.map(synth).into()
-}
-
-fn each(check: impl Fn(&Golden, &Path)) {
-    let Some(shared) = fixture::shared() else { return };
+/// Runs a changed model by every backend, which must agree with the oracle.
+fn agree(parts: &Parts, ids: &[u32], what: &str) -> (Model, Forward) {
     let folder = fixture::folder(env!("CARGO_TARGET_TMPDIR"));
-    for name in NAMES {
-        let golden = Golden::load(&shared.join("goldens/random"), name);
-        let pack = fixture::pack(&golden.gguf, folder.path(), None);
-        check(&golden, &pack);
+    let path = folder.path().join("changed.gguf");
+    let bytes = parts.write(32);
+    std::fs::write(&path, &bytes).expect("a file can be written");
+    let pack = fixture::pack(&path, Path::new(folder.path()), None);
+    let model = Model::load(&Gguf::parse(bytes).expect("a GGUF")).expect("a model");
+    let forward = model.forward(ids);
+    for (kernels, bound) in backends() {
+        let logits = logits(&pack, &[ids], Options::new().kernels(kernels)).remove(0);
+        let agreement = compare(forward.logits.view(), logits.view());
+        println!("{what}, {}: {agreement:?}", kernels.name());
+        assert!(agreement.passes(bound), "{what}, {}: {agreement:?}", kernels.name());
     }
+    (model, forward)
 }
 
+/// The same weights under both names: `olmoe` norms whole vectors and leaves the weights, `qwen3moe` norms heads and divides
+/// by the sum.
 #[test]
-fn logits_are_those_of_llama_cpp() {
-    each(|golden, pack| {
-        for (kernels, bound) in BOUNDS {
-            for prompt in &golden.prompts {
-                let options = Options::new().kernels(kernels).arena(Arena::Group(2, Some(Banks::Count(3))));
-                let logits = run(pack, &[&prompt.ids], options);
-                let agreement = compare(prompt.logits().view(), prompt.select(&logits[0]).view());
-                println!("{} {} {}: {agreement:?}", golden.name, kernels.name(), prompt.ids.len());
-                assert!(agreement.kl_mean <= bound, "{} {}: {agreement:?}", golden.name, kernels.name());
-                assert_eq!(agreement.top1, 1.0, "{} {}", golden.name, kernels.name());
-            }
-        }
-    });
-}
-
-/// Requests alone and together, at settings that share nothing.
-fn hold_the_law(name: &str, pack: &Path, ids: &[u32]) {
-    let bits = |logits: &Array2<f32>| logits.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-    let prompts: [&[u32]; 4] = [&ids[..1], &ids[3..36], ids, &ids[5..45]];
-    let plain = || Options::new().arena(Arena::Group(16, Some(Banks::All))).threads(1);
-    let alone: Vec<_> = prompts.iter().map(|prompt| bits(&run(pack, &[prompt], plain())[0])).collect();
-    let settings = [
-        plain().arena(Arena::Group(1, Some(Banks::Count(1)))).threads(2),
-        plain().arena(Arena::Group(2, Some(Banks::Count(3)))).threads(2).row_chunk(32).depth(4),
-        plain().arena(Arena::Group(4, Some(Banks::Count(2)))).scratch(2 << 20).row_chunk(96),
-    ];
-    for (index, options) in settings.into_iter().enumerate() {
-        let together = run(pack, &prompts, options);
-        for (request, (logits, alone)) in together.iter().zip(&alone).enumerate() {
-            assert!(bits(logits) == *alone, "{name}: request {request} under setting {index}");
+fn the_same_weights_are_two_models_under_two_names() {
+    let Some(golden) = fixture::golden("qwen3moe") else { return };
+    let prompt = &golden.prompts[0];
+    let one = parts(&golden);
+    let mut other = one.clone();
+    for (key, _) in &mut other.keys {
+        if let Some(rest) = key.strip_prefix("qwen3moe.") {
+            *key = format!("olmoe.{rest}");
         }
     }
+    other.set_text("general.architecture", "olmoe");
+    let heads = [("attn_q_norm", 4), ("attn_k_norm", 2)];
+    for piece in &mut other.tensors {
+        if let Some((_, heads)) = heads.iter().find(|(part, _)| piece.name.contains(part)) {
+            piece.data = piece.data.repeat(*heads);
+            piece.shape[0] *= *heads as u64;
+        }
+    }
+    let (_, one) = agree(&one, &prompt.ids, "as qwen3moe");
+    let (_, other) = agree(&other, &prompt.ids, "as olmoe");
+    assert!(compare(prompt.logits().view(), one.logits.view()).passes(1e-10));
+    assert!(compare(one.logits.view(), other.logits.view()).kl_mean > 1e-2);
 }
 
+/// An expert with a bias of 10 is everybody's first choice, at the weight that its own logit gives it.
 #[test]
-fn neither_settings_nor_neighbours_change_a_bit() {
-    each(|golden, pack| {
-        let ids: Vec<u32> = golden.prompts[0].ids.iter().copied().cycle().take(130).collect();
-        hold_the_law(&golden.name, pack, &ids);
-    });
+fn a_selection_bias_chooses_and_does_not_weigh() {
+    let Some(golden) = fixture::golden("lfm2moe") else { return };
+    let ids = &golden.prompts[0].ids;
+    let mut parts = parts(&golden);
+    for layer in 2..5 {
+        let bias = &mut parts.tensor(&format!("blk.{layer}.exp_probs_b.bias")).data;
+        bias[3 * 4..4 * 4].copy_from_slice(&10f32.to_le_bytes());
+    }
+    let (mut model, forward) = agree(&parts, ids, "a bias of 10");
+    for choice in forward.routing.iter().flatten() {
+        // Two sigmoids divided by their sum: neither is larger than 1, as the sum with the bias would be.
+        assert_eq!((choice.experts[0], choice.experts.len()), (3, 2));
+        assert!((choice.weights.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+    }
+    assert!(forward.routing.iter().flatten().any(|choice| choice.weights[0] < choice.weights[1]));
+    for layer in &mut model.layers {
+        if let Feed::Experts(experts) = &mut layer.feed {
+            experts.router.weighing = Weighing::Score;
+        }
+    }
+    let wrong = model.forward(ids);
+    assert!(compare(wrong.logits.view(), forward.logits.view()).kl_mean > 1e-2, "the bias would be seen");
 }
 
+/// One leading dense layer, two shared experts in one unit, one group of experts: loaded, and each of them counts.
 #[test]
-fn nor_do_they_on_models_made_here() {
-    let folder = fixture::folder(env!("CARGO_TARGET_TMPDIR"));
-    let ids: Vec<u32> = (0..130).map(|index| index * 131 % 512).collect();
-    for (name, pack) in made(folder.path()) {
-        hold_the_law(name, &pack, &ids);
+fn dense_layers_and_shared_experts_count() {
+    for name in ["deepseek2-new", "deepseek2-old"] {
+        let Some(golden) = fixture::golden(name) else { return };
+        let prompt = &golden.prompts[0];
+        let sound = parts(&golden);
+        let mut grouped = sound.clone();
+        grouped.set("deepseek2.expert_group_count", 1);
+        grouped.set("deepseek2.expert_group_used_count", 1);
+        let (model, forward) = agree(&grouped, &prompt.ids, name);
+        assert!(compare(prompt.logits().view(), forward.logits.view()).passes(1e-10), "{name}");
+        let dense = |feed: &Feed| matches!(feed, Feed::Unit(_));
+        assert!(dense(&model.layers[0].feed) && !model.layers[1..].iter().any(|layer| dense(&layer.feed)));
+        let Feed::Experts(experts) = &model.layers[1].feed else { panic!("no experts") };
+        let shared = experts.shared.as_ref().expect("a shared unit");
+        assert_eq!(shared.gate.shape[1], 2 * experts.units.gate.shape[1], "{name}: two experts' width");
+        for part in ["blk.0.ffn_down.weight", "blk.1.ffn_down_shexp.weight"] {
+            let mut silent = sound.clone();
+            silent.tensor(part).data.fill(0);
+            let (_, other) = agree(&silent, &prompt.ids, part);
+            assert!(compare(forward.logits.view(), other.logits.view()).kl_mean > 1e-2, "{name}: {part}");
+        }
     }
 }

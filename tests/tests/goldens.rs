@@ -1,20 +1,18 @@
 //! The product against llama.cpp and the oracle, through the command line: pack, run, compare the logits file.
 //!
-//! The scalar backend loses nothing but f32 rounding. The vector backend may round otherwise but must route alike
+//! The scalar backend loses nothing but f32 rounding. The others may round otherwise but must route alike
 //! wherever the oracle's choice is firmer than its rounding: a flip shows as a jump of KL at its position and after, so
 //! every position before the first doubtful choice is held to the bound by itself.
 
+use estream::KernelSet;
 use estream_tests::compare::{compare, read_npy};
 use estream_tests::fixture::{self, Golden};
-use estream_tests::oracle::Model;
+use estream_tests::native::backends;
+use estream_tests::oracle::{Forward, Model};
 use estream_tests::program;
 use ndarray::{Array2, s};
 use std::path::Path;
 
-/// Scalar: the bound of the mean KL.
-const SCALAR_KL: f64 = 1e-7;
-/// Vector kernels: the bound of the mean KL, and of each position before the first doubtful choice.
-const VECTOR_KL: f64 = 1e-6;
 /// The oracle's margin below which a choice is doubtful.
 const MARGIN: f64 = 1e-5;
 
@@ -48,17 +46,30 @@ fn pack(golden: &Golden, folder: &Path, order: Option<&str>) -> std::path::PathB
     output
 }
 
-/// Packs and runs every golden with `kernels`, and hands each prompt's logits to `check`.
-fn each(kernels: &str, check: impl Fn(&Golden, usize, &Array2<f32>)) {
+/// Packs and runs every golden, in the order of its experts and in another, by the sets of kernels that are `wanted`.
+fn hold(wanted: impl Fn(KernelSet) -> bool) {
     let folder = fixture::folder(env!("CARGO_TARGET_TMPDIR"));
     for golden in fixture::goldens() {
         let model = Model::open(&golden.gguf).expect("a golden");
-        let layers = model.layers();
-        let order = fixture::random_order(layers, model.experts(), 11);
+        let forwards: Vec<Forward> = golden.prompts.iter().map(|prompt| model.forward(&prompt.ids)).collect();
+        let order = fixture::random_order(&model.experts(), 11);
         for order in [None, Some(order.as_str())] {
             let pack = pack(&golden, folder.path(), order);
-            for (index, prompt) in golden.prompts.iter().enumerate() {
-                check(&golden, index, &logits(&pack, &prompt.ids, kernels, folder.path()));
+            for (kernels, bound) in backends().into_iter().filter(|(set, _)| wanted(*set)) {
+                for (prompt, oracle) in golden.prompts.iter().zip(&forwards) {
+                    let what = format!("{} {} {}", kernels.name(), golden.name, prompt.ids.len());
+                    let logits = logits(&pack, &prompt.ids, kernels.name(), folder.path());
+                    let agreement = compare(prompt.logits().view(), prompt.select(&logits).view());
+                    println!("{what}: {agreement:?}");
+                    assert!(agreement.passes(bound), "{what}: {agreement:?}");
+
+                    let firm = oracle.first_doubtful(MARGIN).unwrap_or(prompt.ids.len());
+                    assert!(firm > 0, "{what}: no position is firm");
+                    let before = s![..firm, ..];
+                    let agreement = compare(oracle.logits.slice(before), logits.slice(before));
+                    println!("{what}: {firm} firm positions, {agreement:?}");
+                    assert!(agreement.kl_max <= bound, "{what}: {agreement:?}");
+                }
             }
         }
     }
@@ -66,33 +77,10 @@ fn each(kernels: &str, check: impl Fn(&Golden, usize, &Array2<f32>)) {
 
 #[test]
 fn scalar_kernels_give_the_logits_of_llama_cpp() {
-    each("scalar", |golden, index, logits| {
-        let prompt = &golden.prompts[index];
-        let agreement = compare(prompt.logits().view(), prompt.select(logits).view());
-        println!("scalar {} {}: {agreement:?}", golden.name, prompt.ids.len());
-        assert!(agreement.kl_mean <= SCALAR_KL, "{}: {agreement:?}", golden.name);
-        assert_eq!(agreement.top1, 1.0, "{}", golden.name);
-    });
+    hold(|kernels| kernels == KernelSet::SCALAR);
 }
 
-#[cfg(target_arch = "x86_64")]
 #[test]
-fn vector_kernels_give_the_logits_of_llama_cpp_and_flip_no_firm_route() {
-    if !(std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma")) {
-        eprintln!("skipped: the AVX2 goldens (this processor has no AVX2 and FMA)");
-        return;
-    }
-    each("avx2", |golden, index, logits| {
-        let prompt = &golden.prompts[index];
-        let agreement = compare(prompt.logits().view(), prompt.select(logits).view());
-        println!("avx2 {} {}: {agreement:?}", golden.name, prompt.ids.len());
-        assert!(agreement.kl_mean <= VECTOR_KL, "{}: {agreement:?}", golden.name);
-        let oracle = Model::open(&golden.gguf).expect("a golden").forward(&prompt.ids);
-        let firm = oracle.first_doubtful(MARGIN).unwrap_or(prompt.ids.len());
-        assert!(firm > 0, "{}: no position is firm", golden.name);
-        let before = s![..firm, ..];
-        let agreement = compare(oracle.logits.slice(before), logits.slice(before));
-        println!("avx2 {} {}: {firm} firm positions, {agreement:?}", golden.name, prompt.ids.len());
-        assert!(agreement.kl_max <= VECTOR_KL, "{}: {agreement:?}", golden.name);
-    });
+fn other_kernels_give_the_logits_of_llama_cpp_and_flip_no_firm_route() {
+    hold(|kernels| kernels != KernelSet::SCALAR);
 }

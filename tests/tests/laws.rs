@@ -1,16 +1,16 @@
 //! Law 1, streamed = resident, bit for bit: whatever the arena, the group, the depth, the threads, the chunk or the
 //! budget, the logits of a pack and a backend are the same bytes.
 //!
-//! The settings of the issue are covered pairwise; `ESTREAM_FULL=1` runs the whole grid. The reference keeps every group
+//! One golden of each family runs a pairwise cover of the settings (by scalar kernels only our own); `ESTREAM_FULL=1` runs
+//! the whole grid on all. The reference keeps every group
 //! of every layer resident and runs on one thread with everything else left to the defaults. Runs are made through the
 //! library in this process, since hundreds of them are made.
 
-use estream::{Arena, Banks, Engine, KernelSet, Options, Request, Verify};
+use estream::{Arena, Banks, Engine, KernelSet, Options, Request};
 use estream_tests::collect::Collector;
 use estream_tests::fixture::{self, Golden};
+use estream_tests::native::{assert_same, backends, logits, slow};
 use estream_tests::pairwise::{cover, grid};
-use ndarray::Array2;
-use std::path::Path;
 
 const GROUPS: [u32; 5] = [1, 2, 4, 8, 16];
 const BANKS: [Banks; 4] = [Banks::Count(1), Banks::Count(2), Banks::Count(3), Banks::All];
@@ -23,35 +23,8 @@ const BUDGETS: [u32; 3] = [2 << 20, 4 << 20, 8 << 20];
 /// Tokens of the prompt: the longer one gives a common expert more rows than a chunk, a rare one fewer.
 const TOKENS: [usize; 2] = [1, 200];
 
-fn backends() -> Vec<KernelSet> {
-    let available = estream_dsp::kernels::available();
-    [KernelSet::SCALAR, KernelSet::AVX2].into_iter().filter(|&set| available.contains(set)).collect()
-}
-
-/// The logits of prompts run in one pass.
-fn run(pack: &Path, prompts: &[&[u32]], options: Options) -> Vec<Array2<f32>> {
-    let lengths: Vec<_> = prompts.iter().map(|ids| ids.len()).collect();
-    let tokens: usize = lengths.iter().sum();
-    let options = options.max_tokens(tokens as u32).max_requests(prompts.len() as u32).rows(true);
-    let mut engine = Engine::open(pack, options.verify(Verify::Never)).expect("the engine opens");
-    let mut collector = Collector::new(&lengths, engine.model().vocab as usize);
-    let requests: Vec<_> = prompts.iter().map(|&ids| Request::new(ids).with_rows()).collect();
-    engine.prefill_into(&requests, &mut collector).expect("the pass runs");
-    engine.close().expect("the session ends well");
-    collector.finish()
-}
-
 fn resident(kernels: KernelSet) -> Options {
     Options::new().kernels(kernels).arena(Arena::Group(16, Some(Banks::All))).depth(1).threads(1)
-}
-
-fn assert_same(reference: &Array2<f32>, other: &Array2<f32>, what: impl std::fmt::Debug) {
-    assert_eq!(reference.dim(), other.dim(), "{what:?}");
-    let differs = |(_, (a, b)): &(usize, (&f32, &f32))| a.to_bits() != b.to_bits();
-    if let Some((at, (a, b))) = reference.iter().zip(other).enumerate().find(differs) {
-        let (row, column) = (at / reference.ncols(), at % reference.ncols());
-        panic!("{what:?}: position {row}, token {column}: {b:?} in place of {a:?}");
-    }
 }
 
 /// The golden's ids over and over: the law needs no reference but the product itself.
@@ -66,11 +39,15 @@ fn streamed_is_resident_for_every_setting() {
         [GROUPS.len(), BANKS.len(), DEPTHS.len(), THREADS.len(), CHUNKS.len(), BUDGETS.len(), TOKENS.len()];
     let settings = if fixture::full() { grid(&levels) } else { cover(&levels) };
     println!("{} settings", settings.len());
-    for golden in fixture::goldens() {
+    let goldens = if fixture::full() { fixture::goldens() } else { fixture::families() };
+    for golden in goldens {
         let pack = fixture::pack(&golden.gguf, folder.path(), None);
-        for kernels in backends() {
+        for (kernels, _) in backends() {
+            if slow(kernels) && !fixture::full() && !fixture::is_own(&golden) {
+                continue;
+            }
             let prompts = TOKENS.map(|tokens| prompt(&golden, tokens));
-            let references = prompts.each_ref().map(|ids| run(&pack, &[ids], resident(kernels)).remove(0));
+            let references = prompts.each_ref().map(|ids| logits(&pack, &[ids], resident(kernels)).remove(0));
             for setting in &settings {
                 let &[g, b, q, t, c, s, n] = setting.as_slice() else { panic!("seven settings") };
                 let options = Options::new()
@@ -81,7 +58,7 @@ fn streamed_is_resident_for_every_setting() {
                     .row_chunk(CHUNKS[c])
                     .scratch(BUDGETS[s]);
                 let what = (&golden.name, prompts[n].len(), &options);
-                let streamed = run(&pack, &[&prompts[n]], options.clone()).remove(0);
+                let streamed = logits(&pack, &[&prompts[n]], options.clone()).remove(0);
                 assert_same(&references[n], &streamed, what);
             }
             println!("{} {}: {} settings, the same bytes", golden.name, kernels.name(), settings.len());
@@ -95,12 +72,12 @@ fn an_arena_of_one_slot_is_enough_and_less_is_refused_with_the_bytes_of_one() {
     let golden = fixture::own();
     let pack = fixture::pack(&golden.gguf, folder.path(), None);
     let ids = &prompt(&golden, 96)[..];
-    for kernels in backends() {
-        let reference = run(&pack, &[ids], resident(kernels)).remove(0);
+    for (kernels, _) in backends() {
+        let reference = logits(&pack, &[ids], resident(kernels)).remove(0);
         let model = Engine::open(&pack, resident(kernels)).expect("the engine opens").model().clone();
         for bytes in [model.record_bytes, 2 * model.record_bytes - 1, 5 * model.record_bytes] {
             let options = Options::new().kernels(kernels).arena(Arena::Bytes(bytes));
-            assert_same(&reference, &run(&pack, &[ids], options)[0], bytes);
+            assert_same(&reference, &logits(&pack, &[ids], options)[0], bytes);
         }
         for bytes in [0, 1, model.record_bytes - 1] {
             let options = Options::new().kernels(kernels).arena(Arena::Bytes(bytes));
@@ -118,12 +95,12 @@ fn a_request_alone_is_the_request_among_others() {
     let pack = fixture::pack(&golden.gguf, folder.path(), None);
     let ids = &prompt(&golden, 96)[..];
     let together: [&[u32]; 4] = [&ids[..1], &ids[10..80], &ids[..33], &ids[40..41]];
-    for kernels in backends() {
+    for (kernels, _) in backends() {
         let options =
             || Options::new().kernels(kernels).arena(Arena::Group(2, Some(Banks::Count(3)))).threads(2);
-        let packed = run(&pack, &together, options());
+        let packed = logits(&pack, &together, options());
         for (index, ids) in together.iter().enumerate() {
-            assert_same(&run(&pack, &[ids], resident(kernels))[0], &packed[index], index);
+            assert_same(&logits(&pack, &[ids], resident(kernels))[0], &packed[index], index);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! right ones with one slip each.
 
 use estream_dsp::kernels::scalar::Scalar;
-use estream_dsp::kernels::{Chain, Kernels, Strip};
+use estream_dsp::kernels::{Chain, Kernels, Plain, Strip, choose};
 use estream_dsp::selftest;
 use estream_dsp::view::{Block, Rows};
 use estream_idl::call::KernelSet;
@@ -31,10 +31,6 @@ enum Slip {
 struct Slipped(Slip);
 
 impl Kernels for Slipped {
-    fn set(&self) -> KernelSet {
-        Scalar.set()
-    }
-
     fn decode(&self, strip: Strip<'_>, tiles: Range<usize>, out: &mut [f32]) {
         let last = tiles.start > 0;
         Scalar.decode(strip, tiles, out);
@@ -89,9 +85,9 @@ impl Kernels for Slipped {
 
 #[test]
 fn every_slip_is_refused_with_the_numbers_and_none_is_not() {
-    selftest::check(&Slipped(Slip::None)).expect("the kernels are right");
+    selftest::check(&Plain(Slipped(Slip::None))).expect("the kernels are right");
     for slip in [Slip::Columns, Slip::Inputs, Slip::Scale, Slip::Sign, Slip::Restart] {
-        let refusal = selftest::check(&Slipped(slip)).expect_err("the kernels are wrong");
+        let refusal = selftest::check(&Plain(Slipped(slip))).expect_err("the kernels are wrong");
         assert_eq!(refusal.status, Status::SelfTest, "{slip:?}");
         let [got, wanted] = [refusal.needed, refusal.limit].map(|bits| f32::from_bits(bits as u32));
         assert!(got != wanted && wanted.is_finite(), "{slip:?}: {got} in place of {wanted}");

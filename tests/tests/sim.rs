@@ -153,6 +153,7 @@ fn native_firmware_and_skel_answer_the_same_calls_alike() {
         kernels: KernelSet::SCALAR,
         scratch: 1 << 20,
         row_chunk: 32,
+        streaming: estream_idl::streaming::Streaming::default(),
     };
     let (recipe, directory) = (pack.recipe(), pack.directory());
     let prepare = Prepare { config, recipe, directory };

@@ -173,6 +173,7 @@ fn session(simulator: &Simulator, pack: &Path) -> (Session, Outside) {
         kernels: KernelSet::SCALAR,
         scratch: 0,
         row_chunk: 0,
+        streaming: estream_idl::streaming::Streaming::default(),
     };
     let mut session = Session::open(pack, Box::new(sim), config).expect("a session");
     session.set_silence_limit(SILENCE);

@@ -200,8 +200,9 @@ fn super_row(strip: Strip<'_>, tile: usize) -> usize {
     tile * TILE / SUPER_BLOCK * if strip.format.min == Min::SuperU8 { 2 } else { 1 }
 }
 
+/// Eight columns' scales of a sub-block.
 #[inline(always)]
-fn scale<L: Lanes>(
+pub(super) fn scale<L: Lanes>(
     l: L,
     strip: Strip<'_>,
     layout: StripLayout,
@@ -230,8 +231,9 @@ fn scale<L: Lanes>(
     }
 }
 
+/// What is added to eight columns' weights of a sub-block, where the format has minima.
 #[inline(always)]
-fn min<L: Lanes>(
+pub(super) fn min<L: Lanes>(
     l: L,
     strip: Strip<'_>,
     layout: StripLayout,

@@ -5,9 +5,12 @@
 //! of [`LANES`] lanes. Two backends may differ in bits from each other; one backend never from itself.
 
 mod decode;
+pub mod hexagon;
+pub mod int8;
 mod lanes;
 pub mod math;
 mod multiply;
+mod products;
 pub mod rows;
 pub mod scalar;
 mod vector;
@@ -15,8 +18,11 @@ mod vector;
 #[allow(unsafe_code)]
 pub mod x86;
 
+pub use products::{Decoded, Plain, Products, WORD};
+
 use crate::view::{Block, Rows};
 use core::ops::Range;
+use estream_idl::address::TILE;
 use estream_idl::call::KernelSet;
 use estream_idl::format::Format;
 use estream_idl::recipe::RopePairs;
@@ -44,12 +50,9 @@ pub enum Chain {
     Continue,
 }
 
-/// A backend. Slices have the lengths their docs say; implementations check them once per call and panic on a breach,
-/// which only a bug in this crate can cause.
+/// Functions of f32 vectors and matrices. Slices have the lengths their docs say; implementations check them once per
+/// call and panic on a breach, which only a bug in this crate can cause.
 pub trait Kernels: Sync {
-    /// Which set this is.
-    fn set(&self) -> KernelSet;
-
     /// Decodes k-tiles `tiles` of a strip to dequantised f32 weights, `out[k − 32·tiles.start][column]`, 32 columns.
     fn decode(&self, strip: Strip<'_>, tiles: Range<usize>, out: &mut [f32]);
 
@@ -81,25 +84,100 @@ pub trait Kernels: Sync {
     fn sum_exp(&self, x: &[f32], max: f32) -> f32;
 }
 
+/// A set of kernels: functions of f32, and products for each class of formats.
+#[derive(Clone, Copy)]
+pub struct Backend {
+    /// Which set this is, with the choice of digits.
+    pub set: KernelSet,
+    /// Functions of f32.
+    pub kernels: &'static dyn Kernels,
+    /// Products by any format.
+    plain: &'static dyn Products,
+    /// Products by scaled codes.
+    scaled: &'static dyn Products,
+    /// Whether products are the matrix unit's; those above are then for what has to stay on vectors.
+    pub matrix: bool,
+}
+
+impl Backend {
+    /// A backend whose products are all in f32.
+    #[must_use]
+    pub const fn plain(set: KernelSet, kernels: &'static dyn Kernels, plain: &'static dyn Products) -> Self {
+        Self { set, kernels, plain, scaled: plain, matrix: false }
+    }
+
+    /// The same kernels as another set, with products of their own where weights are codes under scales.
+    #[must_use]
+    pub const fn with_scaled(self, set: KernelSet, scaled: &'static dyn Products) -> Self {
+        Self { set, scaled, ..self }
+    }
+
+    /// The same backend with its products in f32 on vectors, where a matrix unit would round them.
+    #[must_use]
+    pub const fn on_vectors(self) -> Self {
+        Self { matrix: false, ..self }
+    }
+
+    /// The products that serve rows whose weights are in these formats.
+    #[must_use]
+    pub fn serving(&self, formats: &[Format]) -> &'static dyn Products {
+        if formats.iter().all(int8::serves) { self.scaled } else { self.plain }
+    }
+
+    /// Words that a packed row of `k` inputs takes; none where no products want rows packed.
+    #[must_use]
+    pub fn row_words(&self, k: usize) -> usize {
+        let block = self.scaled.packing(&[]).block;
+        if self.scaled.in_place() { 0 } else { k.div_ceil(TILE) * block / WORD }
+    }
+
+    /// All products: what a self-test has to run.
+    #[must_use]
+    pub const fn products(&self) -> [&'static dyn Products; 2] {
+        [self.plain, self.scaled]
+    }
+}
+
+impl core::fmt::Debug for Backend {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Backend").field(&self.set).finish()
+    }
+}
+
+/// The set that is Hexagon's kernels here.
+const MATRIX: KernelSet = if cfg!(target_arch = "hexagon") { KernelSet::HEXAGON } else { KernelSet::HMX_MODEL };
+
+/// Hexagon's kernels: the units', or natively their models'.
+const fn matrix() -> Backend {
+    let plain: &Plain<hexagon::Vector> = &Plain(hexagon::Vector);
+    Backend { matrix: true, ..Backend::plain(MATRIX, &hexagon::Vector, plain) }
+}
+
+/// The backends of this processor with one digit or two, best first. The units' models come last: they are only ever
+/// asked for by name.
+fn backends(one_digit: bool) -> impl Iterator<Item = Backend> {
+    let units = (!one_digit && crate::platform::has_matrix_unit()).then(matrix);
+    let (first, last) = if cfg!(target_arch = "hexagon") { (units, None) } else { (None, units) };
+    #[cfg(target_arch = "x86_64")]
+    let vector = x86::backends(one_digit).into_iter().flatten();
+    #[cfg(not(target_arch = "x86_64"))]
+    let vector = core::iter::empty();
+    first.into_iter().chain(vector).chain(scalar::backends(one_digit)).chain(last)
+}
+
 /// The kernels of this processor.
 #[must_use]
 pub fn available() -> KernelSet {
-    #[cfg(target_arch = "x86_64")]
-    if x86::Avx2::detect().is_some() {
-        return KernelSet::SCALAR | KernelSet::AVX2;
-    }
-    KernelSet::SCALAR
+    backends(false).fold(KernelSet::ONE_DIGIT, |all, backend| all | backend.set)
 }
 
-/// The best backend in `wanted` (any, where it is empty) that runs here.
+/// The best backend in `wanted` (any, where no set is in it) that runs here, with the digits that `wanted` says.
 #[must_use]
-pub fn choose(wanted: KernelSet) -> Option<&'static dyn Kernels> {
-    let allowed = |set: KernelSet| wanted.is_empty() || wanted.contains(set);
-    #[cfg(target_arch = "x86_64")]
-    if allowed(KernelSet::AVX2)
-        && let Some(kernels) = x86::Avx2::detect()
-    {
-        return Some(kernels);
-    }
-    allowed(KernelSet::SCALAR).then_some(&scalar::Scalar as &dyn Kernels)
+pub fn choose(wanted: KernelSet) -> Option<Backend> {
+    let one_digit = wanted.contains(KernelSet::ONE_DIGIT);
+    let sets = wanted.difference(KernelSet::ONE_DIGIT);
+    backends(one_digit).find(|backend| {
+        let set = backend.set.difference(KernelSet::ONE_DIGIT);
+        (sets.is_empty() || sets.contains(set)) && one_digit == backend.set.contains(KernelSet::ONE_DIGIT)
+    })
 }

@@ -4,7 +4,8 @@
 //! not fuse, so the bits are the same on every target.
 
 use super::lanes::{Eight, Lanes};
-use super::{Chain, Kernels, LANES, Strip, decode, multiply, vector};
+use super::int8::ScalarInt8;
+use super::{Backend, Chain, Kernels, LANES, Plain, Strip, decode, multiply, vector};
 use crate::view::{Block, Rows};
 use core::ops::Range;
 use estream_idl::call::KernelSet;
@@ -14,6 +15,17 @@ use half::f16;
 /// The portable kernels.
 #[derive(Clone, Copy, Debug)]
 pub struct Scalar;
+
+/// The portable backends with one digit or two. The integer one is slower than f32 without units for it, so it comes last.
+pub(super) fn backends(one_digit: bool) -> impl Iterator<Item = Backend> {
+    let plain = Backend::plain(KernelSet::SCALAR, &Scalar, &Plain(Scalar));
+    let int8 = if one_digit {
+        plain.with_scaled(KernelSet::SCALAR_INT8.union(KernelSet::ONE_DIGIT), &ScalarInt8::<1>)
+    } else {
+        plain.with_scaled(KernelSet::SCALAR_INT8, &ScalarInt8::<2>)
+    };
+    [plain, int8].into_iter()
+}
 
 type Words = [u32; LANES];
 
@@ -162,9 +174,6 @@ impl Lanes for Scalar {
 }
 
 impl Kernels for Scalar {
-    fn set(&self) -> KernelSet {
-        KernelSet::SCALAR
-    }
     fn decode(&self, strip: Strip<'_>, tiles: Range<usize>, out: &mut [f32]) {
         decode::decode(*self, strip, tiles, out);
     }

@@ -11,9 +11,11 @@
 //! | `spawn(name, body, argument)`, `Thread::join` | a firmware thread with a stack of [`STACK_BYTES`] |
 //! | `guarded(body)` | whether `body` returned; `false` when it panicked where panics unwind |
 //! | `processors()`, `scratch_bytes()` | what computes, and the scratchpad (VTCM) beside it |
+//! | `has_matrix_unit()` | whether the matrix unit, or natively its model, can be had |
 //! | `Memory` | one zeroed, page-aligned, private block |
 //!
-//! The DSP's module adds what only the skel asks for: `map`, `unmap` and `log_fatal`.
+//! The DSP's module adds what only it has: `map`, `unmap` and `log_fatal` for the skel, and `Vtcm`, the scratchpad with
+//! the matrix unit's lock and the power votes.
 //!
 //! Threads and memory are asked for between `start` and the first pass only; nothing here is called with the
 //! expectation of failing later. The words that `wait` takes may lie in memory shared with another process, hence never
@@ -26,11 +28,12 @@ mod qurt;
 
 #[cfg(not(target_arch = "hexagon"))]
 pub use posix::{
-    Memory, Thread, guarded, is_firmware_thread, now_ns, processors, scratch_bytes, spawn, wait, wake,
+    Memory, Thread, guarded, has_matrix_unit, is_firmware_thread, now_ns, processors, scratch_bytes, spawn, wait, wake,
 };
 #[cfg(target_arch = "hexagon")]
 pub use qurt::{
-    Memory, Thread, guarded, log_fatal, map, now_ns, processors, scratch_bytes, spawn, unmap, wait, wake,
+    Memory, Thread, Vtcm, guarded, has_matrix_unit, log_fatal, map, now_ns, processors, scratch_bytes, spawn, unmap, wait,
+    wake,
 };
 
 /// Stack of every firmware thread in bytes. The same natively as on the DSP, so that a kernel which needs more is found

@@ -100,6 +100,12 @@ pub const fn scratch_bytes() -> u32 {
     8 << 20
 }
 
+/// Whether there is a matrix unit: its software model, always.
+#[must_use]
+pub const fn has_matrix_unit() -> bool {
+    true
+}
+
 /// One zeroed, page-aligned block of memory that no other process sees; freed on drop.
 #[derive(Debug)]
 pub struct Memory {

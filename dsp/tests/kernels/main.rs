@@ -3,11 +3,12 @@
 //! Bounds stand beside the checks and are derived, not tuned: U is the unit round-off of f32. What the laws ask to be the
 //! same bits is compared as bits.
 
+mod integers;
 mod stored;
 mod strips;
 mod vectors;
 
-use estream_dsp::kernels::{Kernels, available, choose};
+use estream_dsp::kernels::{Backend, Kernels, available, choose};
 use estream_idl::call::KernelSet;
 
 /// Half a unit in the last place, relative: 2^−24.
@@ -27,21 +28,26 @@ fn close(got: f32, want: f64, bound: f64, what: impl std::fmt::Display) {
 }
 
 /// The kernels of one set, or a loud note that this processor lacks them.
-fn backend(set: KernelSet) -> Option<&'static dyn Kernels> {
-    let kernels = choose(set);
-    match kernels {
-        Some(kernels) => assert_eq!(kernels.set(), set),
+fn backend(set: KernelSet) -> Option<Backend> {
+    let backend = choose(set);
+    match backend {
+        Some(backend) => assert_eq!(backend.set, set),
         None => eprintln!("skipped: no {} kernels on this processor", set.name()),
     }
-    kernels
+    backend
+}
+
+/// The functions of f32 of one set.
+fn kernels(set: KernelSet) -> Option<&'static dyn Kernels> {
+    backend(set).map(|backend| backend.kernels)
 }
 
 macro_rules! suite {
-    ($name:ident, $set:expr; $($module:ident :: $check:ident),* $(,)?) => {
+    ($find:ident, $name:ident, $set:expr; $($module:ident :: $check:ident),* $(,)?) => {
         mod $name {
             $(#[test]
             fn $check() {
-                if let Some(kernels) = crate::backend($set) {
+                if let Some(kernels) = crate::$find($set) {
                     crate::$module::$check(kernels);
                 }
             })*
@@ -51,8 +57,8 @@ macro_rules! suite {
 
 macro_rules! for_backends {
     ($($checks:tt)*) => {
-        suite!(scalar, estream_idl::call::KernelSet::SCALAR; $($checks)*);
-        suite!(avx2, estream_idl::call::KernelSet::AVX2; $($checks)*);
+        suite!(kernels, scalar, estream_idl::call::KernelSet::SCALAR; $($checks)*);
+        suite!(kernels, avx2, estream_idl::call::KernelSet::AVX2; $($checks)*);
     };
 }
 
@@ -74,12 +80,52 @@ for_backends! {
     vectors::an_element_does_not_depend_on_its_place,
 }
 
+/// The suite of integer products, with two digits and with one.
+macro_rules! for_integer_backends {
+    ($($name:ident, $one:ident, $set:ident;)*) => {$(
+        integer_suite!($name, estream_idl::call::KernelSet::$set);
+        integer_suite!(
+            $one,
+            estream_idl::call::KernelSet::$set.union(estream_idl::call::KernelSet::ONE_DIGIT)
+        );
+    )*};
+}
+
+macro_rules! integer_suite {
+    ($name:ident, $set:expr) => {
+        suite! { backend, $name, $set;
+            integers::every_format_gives_the_bits_of_the_formula,
+            integers::products_are_within_the_bound,
+            integers::chains_are_cut_nowhere,
+            integers::blocks_that_are_no_numbers_show_and_tiny_ones_vanish,
+        }
+    };
+}
+
+for_integer_backends! {
+    scalar_int8, scalar_int8_one_digit, SCALAR_INT8;
+    avx2_int8, avx2_int8_one_digit, AVX2_INT8;
+    avx_vnni, avx_vnni_one_digit, AVX_VNNI;
+    avx512_vnni, avx512_vnni_one_digit, AVX512_VNNI;
+}
+
 #[test]
 fn the_best_backend_is_chosen_and_absent_ones_are_not() {
     assert!(available().contains(KernelSet::SCALAR));
     let best = choose(KernelSet::empty()).expect("the portable kernels run everywhere");
-    assert!(!best.set().is_empty());
-    assert!(available().contains(best.set()));
-    assert_eq!(best.set() == KernelSet::AVX2, available().contains(KernelSet::AVX2));
+    assert!(available().contains(best.set));
+    let ranked = [
+        KernelSet::AVX512_VNNI,
+        KernelSet::AVX_VNNI,
+        KernelSet::AVX2_INT8,
+        KernelSet::AVX2,
+        KernelSet::SCALAR,
+        KernelSet::SCALAR_INT8,
+    ];
+    let first = ranked.into_iter().find(|&set| available().contains(set));
+    assert_eq!(Some(best.set), first);
     assert!(choose(KernelSet::from_bits_retain(1 << 31)).is_none());
+    let one = choose(KernelSet::ONE_DIGIT).expect("the portable kernels run everywhere");
+    assert!(one.set.contains(KernelSet::ONE_DIGIT) && one.set.intersects(KernelSet::DIGITS));
+    assert!(choose(KernelSet::SCALAR | KernelSet::ONE_DIGIT).is_none(), "f32 has no digits");
 }

@@ -114,17 +114,18 @@ impl Stored {
         }
     }
 
-    /// The two terms of a weight: scale·code, and what is added to it.
-    pub fn terms(&self, k: usize, column: usize) -> (f64, f64) {
+    /// A weight's code as a whole number; not for plain elements.
+    pub fn code(&self, k: usize, column: usize) -> i64 {
         let code = self.codes[k * 32 + column];
-        let value = match (self.format.codec, self.format.element) {
-            (Codec::F16, Element::F32) => return (f64::from(f32::from_bits(code)), 0.0),
-            (Codec::F16, Element::BF16) => return (bf16::from_bits(code as u16).to_f64(), 0.0),
-            (Codec::F16, _) => return (half(code), 0.0),
-            (Codec::N4, _) => f64::from(self.format.table[code as usize]),
-            (Codec::B8, _) if self.format.extra_bits == 0 => f64::from(code as u8 as i8),
-            (Codec::B8, _) => f64::from(code) - f64::from(self.format.bias),
-        };
+        match (self.format.codec, self.format.extra_bits) {
+            (Codec::N4, _) => self.format.table[code as usize].into(),
+            (Codec::B8, 0) => (code as u8 as i8).into(),
+            _ => i64::from(code) - i64::from(self.format.bias),
+        }
+    }
+
+    /// Scale of the sub-block of `k`, and what is added to its weights.
+    pub fn factors(&self, k: usize, column: usize) -> (f64, f64) {
         let (sub, of_super) = (k / self.format.sub_block * 32 + column, k / 256 * 32 + column);
         let (scale, min) = (self.scales[sub], self.mins[sub]);
         let scale = match self.format.scale {
@@ -139,7 +140,20 @@ impl Stored {
             Min::F16 => half(min),
             Min::SuperU8 => -half(self.dmin[of_super]) * f64::from(min),
         };
-        (scale * value, min)
+        (scale, min)
+    }
+
+    /// The two terms of a weight: scale·code, and what is added to it.
+    pub fn terms(&self, k: usize, column: usize) -> (f64, f64) {
+        let code = self.codes[k * 32 + column];
+        match (self.format.codec, self.format.element) {
+            (Codec::F16, Element::F32) => return (f64::from(f32::from_bits(code)), 0.0),
+            (Codec::F16, Element::BF16) => return (bf16::from_bits(code as u16).to_f64(), 0.0),
+            (Codec::F16, _) => return (half(code), 0.0),
+            _ => {}
+        }
+        let (scale, min) = self.factors(k, column);
+        (scale * self.code(k, column) as f64, min)
     }
 
     /// Weight (k, column) of the tile whose nibble stands in byte `byte` of vector `i`: row pairs 4i and 4i+2 in even

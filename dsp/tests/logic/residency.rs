@@ -1,6 +1,7 @@
 //! The bank protocol in random worlds, against a model that remembers everything and knows nothing of cursors.
 
 use estream_dsp::residency::{Bank, Group, Loaded, Next, Ready, Residency, ResidencyError};
+use estream_idl::streaming::Schedule;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -20,6 +21,7 @@ struct World {
     experts: Vec<u32>,
     banks: usize,
     wanted: Vec<Vec<bool>>,
+    schedule: Schedule,
     seed: u64,
 }
 
@@ -29,10 +31,18 @@ fn worlds() -> impl Strategy<Value = World> {
         |(experts, size, banks, density, all, seed)| {
             let groups = |layer: &u32| layer.div_ceil(size) as usize;
             let banks = if all { experts.iter().map(groups).sum::<usize>().max(1) } else { banks };
+            let schedule = Schedule::ALL[seed as usize % 4];
             let want = move || proptest::bool::weighted(f64::from(density) / 10.0);
             let wanted: Vec<_> =
                 experts.iter().map(|l| proptest::collection::vec(want(), groups(l))).collect();
-            wanted.prop_map(move |wanted| World { size, experts: experts.clone(), banks, wanted, seed })
+            wanted.prop_map(move |wanted| World {
+                size,
+                experts: experts.clone(),
+                banks,
+                wanted,
+                schedule,
+                seed,
+            })
         },
     )
 }
@@ -73,10 +83,20 @@ impl Run<'_, '_> {
         })
     }
 
+    /// Whether the schedule lets a group of `layer` be read now, in its own words.
+    fn may_fill(&self, layer: usize) -> bool {
+        match self.world.schedule {
+            Schedule::OnDemand => layer == self.layer && self.routed && self.banks.iter().all(Option::is_none),
+            Schedule::AfterRouting => layer == self.layer && self.routed,
+            Schedule::Early => layer == self.layer,
+            Schedule::CrossLayer | Schedule::Resident => true,
+        }
+    }
+
     /// Asks for a fill and answers it, or sometimes does not.
     fn fill(&mut self) -> bool {
         let free = self.banks.iter().any(Option::is_none);
-        let expected = self.first_unread().filter(|_| free);
+        let expected = self.first_unread().filter(|&(layer, _)| free && self.may_fill(layer));
         let fill = self.machine.next_fill();
         assert_eq!(fill.as_ref().map(|fill| (fill.layer() as usize, fill.group() as usize)), expected);
         let Some(fill) = fill else { return false };
@@ -268,6 +288,7 @@ proptest! {
         let entries = Residency::group_entries(&world.experts, world.size).unwrap();
         let (mut banks, mut groups) = (vec![Bank::default(); world.banks], vec![Group::default(); entries as usize]);
         let machine = Residency::new(&mut banks, &mut groups, &world.experts, world.size).unwrap();
+        let machine = machine.with_schedule(world.schedule);
         let mut run = Run {
             world: &world,
             machine,
@@ -354,4 +375,43 @@ fn events_that_do_not_fit_are_refused_and_change_nothing() {
         assert_eq!(machine.err(), Some(ResidencyError::Shape), "group size {size}");
     }
     assert_eq!(Residency::new(&mut [], &mut groups, &[3], 1).err(), Some(ResidencyError::Shape));
+}
+
+#[test]
+fn resident_banks_keep_their_groups_from_pass_to_pass() {
+    let (mut banks, mut groups) = ([Bank::default(); 4], [Group::default(); 4]);
+    let machine = Residency::new(&mut banks, &mut groups, &[4, 3], 2).unwrap();
+    let mut machine = machine.with_schedule(Schedule::Resident);
+    machine.begin_pass().unwrap();
+    for bank in 0..4 {
+        assert_eq!(fill(&mut machine), Some((bank, bank / 2, bank % 2)));
+        assert_eq!(machine.begin_pass(), Err(ResidencyError::Busy), "a load is out");
+        // The third group fails to come, and is read again in the first pass.
+        if bank != 2 {
+            assert_eq!(machine.loaded(bank), Ok(Loaded::Ready));
+        }
+    }
+    assert_eq!(machine.failed(2), Ok(Loaded::Retired));
+    for pass in 0..3 {
+        machine.begin_pass().unwrap();
+        let again = fill(&mut machine);
+        assert_eq!(again, (pass == 0).then_some((2, 1, 0)));
+        if pass == 0 {
+            assert_eq!(machine.loaded(2), Ok(Loaded::Ready));
+        }
+        // In every pass other groups have routes.
+        let mut ran = vec![];
+        for layer in 0..2 {
+            machine.routed(|group| group + layer != pass).unwrap();
+            while let Next::Run(ready) = machine.next().unwrap() {
+                assert_eq!(ready.bank(), layer * 2 + ready.group(), "the group is where it was");
+                ran.push((layer, ready.group()));
+                machine.release(ready);
+            }
+            machine.end_layer().unwrap();
+        }
+        let expected = [(0, 0), (0, 1), (1, 0), (1, 1)].into_iter().filter(|&(l, g)| g + l != pass);
+        assert_eq!(ran, expected.collect::<Vec<_>>());
+        assert!(machine.is_idle() && machine.next_fill().is_none());
+    }
 }

@@ -2,27 +2,31 @@
 //! budget, improve with it, and the minimum is exact.
 
 use estream_dsp::pipeline::{CHAIN_TILES, Cut, Matrix, Table};
-use estream_dsp::vtcm::{Elements, FULL_ROWS, Plan, PlanError, Shape};
+use estream_dsp::vtcm::{FULL_ROWS, Packing, Plan, PlanError, Shape};
 use estream_idl::format::Format;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-const HMX: Elements = Elements { activation: 2, weight: 2, output: 2 };
-const NATIVE: Elements = Elements { activation: 4, weight: 4, output: 4 };
+/// Two bytes an element.
+const HMX: Packing = Packing { block: 64, tile: 2048, output: 2 };
+/// Four bytes an element.
+const NATIVE: Packing = Packing { block: 128, tile: 4096, output: 4 };
+/// Digits with their scale, and codes with scales and minima of half blocks.
+const DIGITS: Packing = Packing { block: 84, tile: 1536, output: 4 };
 
 fn shapes() -> impl Strategy<Value = Shape> {
     let format =
         || prop::sample::select(vec![Format::Q4_0, Format::Q8_0, Format::Q6_K, Format::F16, Format::F32]);
-    let elements = prop::sample::select(vec![HMX, NATIVE, Elements { activation: 4, weight: 2, output: 4 }]);
-    (1usize..6000, 1usize..16000, format(), format(), format(), elements, 1usize..5, 0usize..700).prop_map(
-        |(inputs, inner, gate, up, down, elements, lanes, max_rows)| Shape {
+    let packing = prop::sample::select(vec![HMX, NATIVE, DIGITS]);
+    (1usize..6000, 1usize..16000, format(), format(), format(), packing, 1usize..5, 0usize..700).prop_map(
+        |(inputs, inner, gate, up, down, packing, lanes, max_rows)| Shape {
             inputs,
             inner,
             gate,
             up,
             down,
-            elements,
+            packing,
             lanes,
             max_rows,
         },
@@ -85,9 +89,9 @@ fn check(shape: &Shape, plan: &Plan) {
         );
     }
     assert!(plan.rows.is_multiple_of(32) && plan.rows > 0);
-    assert_eq!((plan.z_stride, plan.h_stride), (inward * 32, outward * 32));
-    assert!(plan.z.bytes >= plan.rows * plan.z_stride * shape.elements.activation);
-    assert!(plan.h.bytes >= plan.rows * plan.h_stride * shape.elements.activation);
+    assert_eq!((plan.z_stride, plan.h_stride), (inward * shape.packing.block, outward * shape.packing.block));
+    assert!(plan.z.bytes >= plan.rows * plan.z_stride);
+    assert!(plan.h.bytes >= plan.rows * plan.h_stride);
 
     let lives = lifetimes(plan, tiles(shape.inner).min(5), tiles(shape.inputs).min(5));
     let always = 0..usize::MAX;
@@ -106,11 +110,11 @@ fn check(shape: &Shape, plan: &Plan) {
                 assert!(lane.c.iter().all(|c| c.bytes >= largest), "a part does not fit C");
             }
             assert!(
-                lane.d.iter().all(|d| d.bytes >= cut.part * 1024 * shape.elements.weight),
+                lane.d.iter().all(|d| d.bytes >= cut.part * shape.packing.tile),
                 "D is too small"
             );
         }
-        assert!(lane.o.iter().all(|o| o.bytes >= plan.rows * 32 * shape.elements.output));
+        assert!(lane.o.iter().all(|o| o.bytes >= plan.rows * 32 * shape.packing.output));
     }
     for (at, (span, life)) in spans.iter().enumerate() {
         assert!(span.offset.is_multiple_of(128) && span.range().end <= plan.bytes);
@@ -180,7 +184,7 @@ const OLMOE: Shape = Shape {
     gate: Format::Q4_0,
     up: Format::Q4_0,
     down: Format::Q4_0,
-    elements: HMX,
+    packing: HMX,
     lanes: 1,
     max_rows: 4096,
 };
@@ -212,7 +216,10 @@ fn questions_without_an_answer_are_refused() {
         Shape { inputs: 0, ..OLMOE },
         Shape { inner: usize::MAX, ..OLMOE },
         Shape { lanes: 0, ..OLMOE },
-        Shape { elements: Elements { weight: 0, ..HMX }, ..OLMOE },
+        Shape { packing: Packing { tile: 0, ..HMX }, ..OLMOE },
+        Shape { packing: Packing { tile: 100, ..HMX }, ..OLMOE },
+        Shape { packing: Packing { block: 66, ..HMX }, ..OLMOE },
+        Shape { packing: Packing { output: 9, ..HMX }, ..OLMOE },
     ] {
         assert_eq!(Plan::new(&shape, 1 << 20, 0), Err(PlanError::Shape));
     }

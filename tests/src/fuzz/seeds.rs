@@ -84,6 +84,7 @@ fn of_pack(name: &'static str, pack: &[u8]) -> [Seed; 3] {
         kernels: KernelSet::SCALAR,
         scratch: 0,
         row_chunk: 0,
+        streaming: estream_idl::streaming::Streaming::default(),
     };
     let prepare = Prepare { config, recipe, directory };
     let (plan, start) =

@@ -1,7 +1,7 @@
 //! A sound GGUF taken apart, so that the same weights can be put together in another way: split, realigned, with holes,
 //! one tensor an expert, gate and up fused.
 
-use super::Bytes;
+use super::{Bytes, F32};
 use crate::oracle;
 use std::fs::File;
 use std::io;
@@ -121,9 +121,27 @@ impl Parts {
 
     /// Adds a key of type u32, or replaces it.
     pub fn set(&mut self, key: &str, value: u32) {
+        self.put(key, 4, &value.to_le_bytes());
+    }
+
+    /// Adds a key of type f32, or replaces it.
+    pub fn set_float(&mut self, key: &str, value: f32) {
+        self.put(key, 6, &value.to_le_bytes());
+    }
+
+    /// Adds a key of type bool, or replaces it.
+    pub fn set_flag(&mut self, key: &str, value: bool) {
+        self.put(key, 7, &[value.into()]);
+    }
+
+    /// Adds a key of type string, or replaces it.
+    pub fn set_text(&mut self, key: &str, value: &str) {
+        self.put(key, 8, &[&(value.len() as u64).to_le_bytes(), value.as_bytes()].concat());
+    }
+
+    fn put(&mut self, key: &str, kind: u32, value: &[u8]) {
         self.keys.retain(|(name, _)| name != key);
-        self.keys
-            .push((key.to_owned(), [4, value].iter().flat_map(|word: &u32| word.to_le_bytes()).collect()));
+        self.keys.push((key.to_owned(), [&kind.to_le_bytes(), value].concat()));
     }
 
     /// The tensor of this name.
@@ -132,6 +150,12 @@ impl Parts {
     /// When there is none.
     pub fn tensor(&mut self, name: &str) -> &mut Piece {
         self.tensors.iter_mut().find(|piece| piece.name == name).unwrap_or_else(|| panic!("no tensor {name}"))
+    }
+
+    /// Puts f32 values in the place of a tensor's, whose shape may be another.
+    pub fn replace(&mut self, name: &str, shape: &[u64], values: &[f32]) {
+        let data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        *self.tensor(name) = Piece::new(name, shape, F32, data);
     }
 
     /// The bytes of everything before the data, which begins at the next multiple of `alignment`, and the tensors'

@@ -4,16 +4,28 @@
 //! dequantiser, no tiles, no chunks, no import of the firmware or the packer. It is itself held to llama.cpp's logits
 //! (`tests/oracle.rs`) before anything is held to it. Speed matters only so far that 512 tokens of a small model take a
 //! second: rows are shared among threads and weights stay f32 until a row of them is used.
+//!
+//! Everything that a pass computes with is a public field, so that a test can break one thing on purpose and see that it
+//! is noticed (`tests/controls.rs`).
 
 mod attention;
+mod convolution;
 mod dequant;
 mod experts;
 mod gguf;
+mod keys;
+mod latent;
 mod linear;
 mod model;
+mod rope;
 
-pub use gguf::{Gguf, Value};
-pub use model::{Forward, Model};
+pub use attention::Attention;
+pub use convolution::Convolution;
+pub use experts::{Experts, Gating, Router, Units, Weighing};
+pub use gguf::{Gguf, Value, Values};
+pub use latent::Latent;
+pub use model::{Feed, Forward, Layer, Mixer, Model};
+pub use rope::{Pairs, Rotation};
 
 /// Weights of a block of ggml type `kind` and its bytes, where the oracle knows the type.
 #[must_use]
@@ -61,11 +73,11 @@ pub enum Error {
 /// What the router decided for one token in one layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// Chosen experts, best first; of equal probabilities the lowest index first.
+    /// Chosen experts, best first; of equal scores the lowest index first.
     pub experts: Vec<usize>,
     /// Their weights, in the same order.
     pub weights: Vec<f64>,
-    /// Distance of the last chosen probability from the best one not chosen, ∞ where all are chosen: an engine may
-    /// choose otherwise only where this is below its own rounding.
+    /// Distance of the last chosen score (probability and bias) from the best one not chosen, ∞ where all are chosen: an
+    /// engine may choose otherwise only where this is below its own rounding.
     pub margin: f64,
 }

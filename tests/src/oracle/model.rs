@@ -1,44 +1,63 @@
-//! A whole model: its numbers from the metadata, its layers, and the pass over one prompt.
+//! A whole model: its layers from a file, and the pass over one prompt.
 
-use super::attention::{Attention, Pairs};
-use super::experts::Experts;
+use super::attention::Attention;
+use super::convolution::Convolution;
+use super::experts::{Experts, Units};
 use super::gguf::{Gguf, Values};
+use super::keys::Keys;
+use super::latent::Latent;
 use super::linear::{Rows, multiply, rms_norm};
+use super::rope::Pairs;
 use super::{Choice, Error};
 use ndarray::Array2;
 use std::path::Path;
 
-/// The numbers that layers compute with.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Shape {
-    pub(super) heads: usize,
-    pub(super) kv_heads: usize,
-    pub(super) key_width: usize,
-    pub(super) epsilon: f64,
-    pub(super) rope_base: f64,
-    pub(super) pairs: Pairs,
-    pub(super) experts: usize,
-    pub(super) chosen: usize,
-    pub(super) renormalise: bool,
+/// How the tokens of a prompt see each other.
+#[derive(Clone, Debug)]
+pub enum Mixer {
+    /// Attention with grouped queries.
+    Attention(Attention),
+    /// Attention from a latent vector.
+    Latent(Latent),
+    /// Short convolution.
+    Convolution(Convolution),
 }
 
-#[derive(Debug)]
-struct Layer {
-    mixer_norm: Values,
-    attention: Attention,
-    feed_norm: Values,
-    experts: Experts,
+/// What each token does alone.
+#[derive(Clone, Debug)]
+pub enum Feed {
+    /// A router and experts.
+    Experts(Box<Experts>),
+    /// One unit.
+    Unit(Units),
+}
+
+/// One layer: `h = x + mixer(norm(x)); y = h + feed(norm(h))`.
+#[derive(Clone, Debug)]
+pub struct Layer {
+    /// Norm before the mixer.
+    pub mixer_norm: Values,
+    /// The mixer.
+    pub mixer: Mixer,
+    /// Norm before the feed-forward part.
+    pub feed_norm: Values,
+    /// The feed-forward part.
+    pub feed: Feed,
 }
 
 /// A model, its weights dequantised to f32.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Model {
-    shape: Shape,
-    embedding: Values,
-    layers: Vec<Layer>,
-    final_norm: Values,
+    /// ε of the layers' norms and the last one.
+    pub epsilon: f64,
+    /// Rows of the vocabulary.
+    pub embedding: Values,
+    /// Layers.
+    pub layers: Vec<Layer>,
+    /// Norm before the head.
+    pub final_norm: Values,
     /// None where the head is the embedding.
-    head: Option<Values>,
+    pub head: Option<Values>,
 }
 
 /// What a pass gives.
@@ -46,7 +65,7 @@ pub struct Model {
 pub struct Forward {
     /// Logits, `[tokens, vocabulary]`, computed in f64 and rounded once.
     pub logits: Array2<f32>,
-    /// The router's choices, `[layer][token]`.
+    /// The routers' choices, `[layer with experts][token]`.
     pub routing: Vec<Vec<Choice>>,
 }
 
@@ -57,6 +76,20 @@ impl Forward {
     pub fn first_doubtful(&self, margin: f64) -> Option<usize> {
         (0..self.logits.nrows()).find(|&t| self.routing.iter().any(|layer| layer[t].margin <= margin))
     }
+}
+
+/// What no key says: pairs of the rotation, whether weights are divided by their sum, and the last norm's name.
+fn switches(architecture: &str) -> Result<(Pairs, bool, &'static str), Error> {
+    Ok(match architecture {
+        "olmoe" => (Pairs::Halves, false, "output_norm"),
+        "qwen3moe" => (Pairs::Halves, true, "output_norm"),
+        "llama" => (Pairs::Adjacent, true, "output_norm"),
+        "lfm2moe" => (Pairs::Halves, true, "token_embd_norm"),
+        "deepseek2" => (Pairs::Adjacent, false, "output_norm"),
+        "ernie4_5-moe" => (Pairs::Adjacent, true, "output_norm"),
+        "dots1" => (Pairs::Halves, false, "output_norm"),
+        other => return Err(Error::Model(format!("the oracle does not know the architecture {other}"))),
+    })
 }
 
 impl Model {
@@ -74,44 +107,32 @@ impl Model {
     /// As [`Self::open`].
     pub fn load(file: &Gguf) -> Result<Self, Error> {
         let architecture = file.text("general.architecture")?;
-        let (pairs, renormalise, epsilon) = match architecture {
-            "olmoe" => (Pairs::Halves, false, 1e-5),
-            "qwen3moe" => (Pairs::Halves, true, 1e-6),
-            "llama" => (Pairs::Adjacent, true, 1e-5),
-            other => return Err(Error::Model(format!("the oracle does not know the architecture {other}"))),
+        let (pairs, renormalise, final_norm) = switches(architecture)?;
+        let keys = Keys { file, architecture };
+        let epsilon = keys.needed_float("attention.layer_norm_rms_epsilon")?;
+        let dense = keys.count("leading_dense_block_count")?.unwrap_or(0);
+        let layer = |layer: usize| {
+            let mixer = if keys.has("attention.kv_lora_rank") {
+                Mixer::Latent(Latent::load(&keys, layer, pairs, epsilon)?)
+            } else if keys.of_layer("attention.head_count_kv", layer)? == Some(0) {
+                Mixer::Convolution(Convolution::load(&keys, layer)?)
+            } else {
+                Mixer::Attention(Attention::load(&keys, layer, pairs, epsilon)?)
+            };
+            let feed = if layer < dense {
+                Feed::Unit(Units::load(&keys, layer, "")?)
+            } else {
+                Feed::Experts(Box::new(Experts::load(&keys, layer, renormalise)?))
+            };
+            let mixer_norm = keys.part(layer, "attn_norm.weight")?;
+            Ok(Layer { mixer_norm, mixer, feed_norm: keys.part(layer, "ffn_norm.weight")?, feed })
         };
-        let key = |name: &str| format!("{architecture}.{name}");
-        let needed = |name: &str| {
-            file.integer(&key(name))?.ok_or_else(|| Error::Model(format!("no {architecture}.{name}")))
-        };
-        let (width, heads) = (needed("embedding_length")?, needed("attention.head_count")?);
-        let shape = Shape {
-            heads,
-            kv_heads: file.integer(&key("attention.head_count_kv"))?.unwrap_or(heads),
-            key_width: file.integer(&key("attention.key_length"))?.unwrap_or(width / heads),
-            epsilon: file.float(&key("attention.layer_norm_rms_epsilon"))?.unwrap_or(epsilon),
-            rope_base: file.float(&key("rope.freq_base"))?.unwrap_or(10_000.0),
-            pairs,
-            experts: needed("expert_count")?,
-            chosen: needed("expert_used_count")?,
-            renormalise,
-        };
-        let layers = (0..needed("block_count")?)
-            .map(|layer| {
-                Ok(Layer {
-                    mixer_norm: file.tensor(&format!("blk.{layer}.attn_norm.weight"))?,
-                    attention: Attention::load(file, layer)?,
-                    feed_norm: file.tensor(&format!("blk.{layer}.ffn_norm.weight"))?,
-                    experts: Experts::load(file, layer)?,
-                })
-            })
-            .collect::<Result<_, Error>>()?;
-        let head = if file.has("output.weight") { Some(file.tensor("output.weight")?) } else { None };
+        let head = file.has("output.weight").then(|| file.tensor("output.weight")).transpose()?;
         Ok(Self {
-            shape,
+            epsilon,
             embedding: file.tensor("token_embd.weight")?,
-            layers,
-            final_norm: file.tensor("output_norm.weight")?,
+            layers: (0..keys.needed("block_count")?).map(layer).collect::<Result<_, Error>>()?,
+            final_norm: file.tensor(&format!("{final_norm}.weight"))?,
             head,
         })
     }
@@ -122,16 +143,14 @@ impl Model {
         self.embedding.shape[1]
     }
 
-    /// Layers.
+    /// The experts of each layer that has any.
     #[must_use]
-    pub fn layers(&self) -> usize {
-        self.layers.len()
-    }
-
-    /// Experts of a layer.
-    #[must_use]
-    pub fn experts(&self) -> usize {
-        self.shape.experts
+    pub fn experts(&self) -> Vec<usize> {
+        let count = |layer: &Layer| match &layer.feed {
+            Feed::Experts(experts) => Some(experts.count()),
+            Feed::Unit(_) => None,
+        };
+        self.layers.iter().filter_map(count).collect()
     }
 
     /// The pass over one prompt.
@@ -145,13 +164,23 @@ impl Model {
             let row = &self.embedding.data[ids[t] as usize * width..][..width];
             out.iter_mut().zip(row).for_each(|(to, &from)| *to = f64::from(from));
         });
-        let mut routing = Vec::with_capacity(self.layers.len());
+        let mut routing = Vec::new();
         for layer in &self.layers {
-            let mixed = layer.attention.forward(&self.normed(&x, &layer.mixer_norm), &self.shape);
-            x.add(&mixed);
-            let (fed, choices) = layer.experts.forward(&self.normed(&x, &layer.feed_norm), &self.shape);
-            x.add(&fed);
-            routing.push(choices);
+            let normed = self.normed(&x, &layer.mixer_norm);
+            x.add(&match &layer.mixer {
+                Mixer::Attention(attention) => attention.forward(&normed),
+                Mixer::Latent(latent) => latent.forward(&normed),
+                Mixer::Convolution(convolution) => convolution.forward(&normed),
+            });
+            let normed = self.normed(&x, &layer.feed_norm);
+            x.add(&match &layer.feed {
+                Feed::Experts(experts) => {
+                    let (fed, choices) = experts.forward(&normed);
+                    routing.push(choices);
+                    fed
+                }
+                Feed::Unit(unit) => unit.forward(&normed, 0),
+            });
         }
         let head = self.head.as_ref().unwrap_or(&self.embedding);
         let logits = multiply(&self.normed(&x, &self.final_norm), head, 0);
@@ -162,7 +191,7 @@ impl Model {
 
     fn normed(&self, x: &Rows, weight: &Values) -> Rows {
         let mut out = x.clone();
-        out.iter_mut().for_each(|row| rms_norm(row, &weight.data, self.shape.epsilon));
+        out.iter_mut().for_each(|row| rms_norm(row, &weight.data, self.epsilon));
         out
     }
 }

@@ -29,6 +29,8 @@ pub enum Arena {
     Group(u32, Option<Banks>),
     /// The rule's largest group, in so many banks.
     Banks(Banks),
+    /// A group for each layer, in so many banks.
+    Layers(Banks),
 }
 
 /// How many banks.
@@ -92,6 +94,7 @@ impl Arena {
                 };
                 (asked, group, banks)
             }
+            Self::Layers(banks) => (model.experts, model.experts, count(model.experts, banks)),
             Self::Banks(banks) => {
                 let group = largest_group(record, u64::MAX).min(model.experts);
                 (group, group, count(group, banks))
@@ -179,6 +182,8 @@ mod tests {
         assert_eq!(cut(&uneven, Arena::Group(3, Some(Banks::All))), (3, 5));
         assert_eq!(cut(&olmoe(), Arena::Banks(Banks::All)), (2, 512));
         assert_eq!(cut(&olmoe(), Arena::Banks(Banks::Count(3))), (2, 3));
+        assert_eq!(cut(&olmoe(), Arena::Layers(Banks::Count(2))), (64, 2));
+        assert_eq!(cut(&olmoe(), Arena::Layers(Banks::All)), (64, 16));
     }
 
     #[test]

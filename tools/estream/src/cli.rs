@@ -1,8 +1,9 @@
 //! What can be said on the command line. Values are checked here as far as they can be without opening a file.
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use estream::{EXIT_CODES, KernelSet, Verify, size};
+use estream::{Arena, Banks, EXIT_CODES, KernelSet, Planning, Schedule, Verify, size};
 use estream_pack::Shape;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Prefill of Mixture-of-Experts models with the experts streamed from flash through a small fixed arena.
@@ -35,6 +36,9 @@ pub enum Command {
     /// Run a prompt, text or token ids, and print the most likely next tokens.
     #[command(after_help = EXIT_CODES)]
     Run(Run),
+    /// Measure a pack here: tokens a second warm, first token cold, reads, overlap, memory.
+    #[command(after_help = EXIT_CODES)]
+    Bench(Bench),
     /// Turn text into token ids by the vocabulary of a model.
     #[command(after_help = EXIT_CODES)]
     Tokenize(Tokenize),
@@ -133,6 +137,9 @@ pub struct Machine {
     /// Kernels to compute with.
     #[arg(long, value_enum, default_value_t = KernelName::Auto)]
     pub kernels: KernelName,
+    /// What integer kernels round activations to: two int8 digits, about 16 bits, or one, which is faster and coarser.
+    #[arg(long, value_enum, default_value_t = Activations::Default)]
+    pub activations: Activations,
     /// When checksums are checked: at the first open of a file, at every read, or never but for the header.
     #[arg(long, value_enum, default_value_t = Policy::Once)]
     pub verify: Policy,
@@ -142,9 +149,69 @@ pub struct Machine {
     /// Rows of a chunk, a multiple of 32; as many as the scratchpad holds by default. Results do not depend on it.
     #[arg(long, value_name = "ROWS", value_parser = row_chunk)]
     pub row_chunk: Option<u32>,
+    /// When experts are read, as in the ablations; results do not depend on it. `naive`, `layer-2` and `layer-all` also
+    /// cut the arena, `resident` keeps all experts.
+    #[arg(long, value_enum, default_value_t = ScheduleName::CrossLayer)]
+    pub schedule: ScheduleName,
+    /// When expert calls are planned: once, or anew for every call.
+    #[arg(long, value_enum, default_value_t = TopologyName::Fixed)]
+    pub topology: TopologyName,
     /// The simulator's parts.
     #[command(flatten)]
     pub simulator: SimulatorParts,
+}
+
+impl Machine {
+    /// The flags that say all this to another process of this program.
+    pub fn arguments(&self) -> Vec<OsString> {
+        // Taken apart whole, so that a new flag cannot be forgotten here.
+        let Self {
+            device,
+            arena,
+            group,
+            banks,
+            depth,
+            threads,
+            kernels,
+            activations,
+            verify,
+            scratch,
+            row_chunk,
+            schedule,
+            topology,
+            simulator,
+        } = self;
+        let SimulatorParts { sim_qemu, sim_guest, sim_skel, sim_vtcm, sim_patience } = simulator;
+        let name =
+            |value: Option<clap::builder::PossibleValue>| value.map(|value| value.get_name().to_owned());
+        let number = |value: Option<u64>| value.map(|value| value.to_string());
+        let banks = banks.map(|banks| match banks {
+            Banks::Count(count) => count.to_string(),
+            Banks::All => "all".to_owned(),
+        });
+        let vtcm = sim_vtcm.map(|bytes| if bytes == 0 { "refused".to_owned() } else { bytes.to_string() });
+        let words = [
+            ("--device", name(device.to_possible_value())),
+            ("--arena", number(*arena)),
+            ("--group", number(group.map(u64::from))),
+            ("--banks", banks),
+            ("--depth", number(depth.map(u64::from))),
+            ("--threads", number(threads.map(u64::from))),
+            ("--kernels", name(kernels.to_possible_value())),
+            ("--activations", name(activations.to_possible_value())),
+            ("--verify", name(verify.to_possible_value())),
+            ("--scratch", number(scratch.map(u64::from))),
+            ("--row-chunk", number(row_chunk.map(u64::from))),
+            ("--schedule", name(schedule.to_possible_value())),
+            ("--topology", name(topology.to_possible_value())),
+            ("--sim-vtcm", vtcm),
+            ("--sim-patience", number(sim_patience.map(u64::from))),
+        ];
+        let paths = [("--sim-qemu", sim_qemu), ("--sim-guest", sim_guest), ("--sim-skel", sim_skel)];
+        let words = words.into_iter().filter_map(|(flag, value)| Some((flag, OsString::from(value?))));
+        let paths = paths.into_iter().filter_map(|(flag, path)| Some((flag, path.as_ref()?.into())));
+        words.chain(paths).flat_map(|(flag, value)| [flag.into(), value]).collect()
+    }
 }
 
 /// Where the parts of `--device sim` are, and what it simulates.
@@ -166,6 +233,40 @@ pub struct SimulatorParts {
     /// How long the simulator may take for a call, and be silent in a pass; 120 by default.
     #[arg(long, value_name = "SECONDS", value_parser = positive())]
     pub sim_patience: Option<u32>,
+}
+
+/// `bench`.
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// The pack.
+    pub pack: PathBuf,
+    /// Prompt lengths in tokens.
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [32, 128, 512, 1024], value_parser = positive())]
+    pub prompts: Vec<u32>,
+    /// Passes of a warm row, after one that does not count; 0 leaves warm rows out.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub runs: u32,
+    /// Fresh processes of a cold row; 0 leaves cold rows out.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub cold_runs: u32,
+    /// Also measure energy, by the processor's counters.
+    #[arg(long)]
+    pub energy: bool,
+    /// How the table is written; --json prints everything.
+    #[arg(long, value_enum, default_value_t = BenchFormat::Markdown)]
+    pub output: BenchFormat,
+    /// How it is run.
+    #[command(flatten)]
+    pub machine: Machine,
+}
+
+/// Tables of `bench`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BenchFormat {
+    /// For people.
+    Markdown,
+    /// For spreadsheets.
+    Csv,
 }
 
 /// `tokenize`.
@@ -232,6 +333,69 @@ pub enum DeviceName {
     Cdsp,
 }
 
+/// Schedules by name, and the cuts of the arena that are compared with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ScheduleName {
+    /// A group is read when it is needed, and nothing meanwhile.
+    OnDemand,
+    /// Reads begin when the layer's routes are known.
+    AfterRouting,
+    /// Reads begin with the layer.
+    Early,
+    /// Reads begin as soon as a bank is free.
+    CrossLayer,
+    /// One read in flight, one expert a group, three banks.
+    Naive,
+    /// A group for each layer, two banks.
+    #[value(name = "layer-2")]
+    Layer2,
+    /// A group and a bank for each layer.
+    LayerAll,
+    /// All experts are loaded once, when the pack is opened.
+    Resident,
+}
+
+impl ScheduleName {
+    /// The schedule itself.
+    pub const fn schedule(self) -> Schedule {
+        match self {
+            Self::OnDemand => Schedule::OnDemand,
+            Self::AfterRouting => Schedule::AfterRouting,
+            Self::Early => Schedule::Early,
+            Self::CrossLayer | Self::Naive | Self::Layer2 | Self::LayerAll => Schedule::CrossLayer,
+            Self::Resident => Schedule::Resident,
+        }
+    }
+
+    /// The arena and the reads in flight that belong to it, where they do.
+    pub const fn cut(self) -> Option<(Arena, u32)> {
+        match self {
+            Self::Naive => Some((Arena::Group(1, Some(Banks::Count(3))), 1)),
+            Self::Layer2 => Some((Arena::Layers(Banks::Count(2)), 2)),
+            Self::LayerAll => Some((Arena::Layers(Banks::All), 2)),
+            Self::OnDemand | Self::AfterRouting | Self::Early | Self::CrossLayer | Self::Resident => None,
+        }
+    }
+}
+
+/// When expert calls are planned, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TopologyName {
+    /// Once for each shape of expert.
+    Fixed,
+    /// For every call of every expert.
+    PerExpert,
+}
+
+impl From<TopologyName> for Planning {
+    fn from(name: TopologyName) -> Self {
+        match name {
+            TopologyName::Fixed => Self::Once,
+            TopologyName::PerExpert => Self::PerExpert,
+        }
+    }
+}
+
 /// Kernel sets by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum KernelName {
@@ -241,6 +405,36 @@ pub enum KernelName {
     Scalar,
     /// x86-64 with AVX2 and FMA.
     Avx2,
+    /// Portable scalar code, products in integers.
+    ScalarInt8,
+    /// x86-64 with AVX2, products in integers.
+    Avx2Int8,
+    /// x86-64 with AVX-VNNI, products in integers.
+    AvxVnni,
+    /// x86-64 with AVX-512 VNNI, products in integers.
+    Avx512Vnni,
+    /// Hexagon's kernels over software models of its units: slow, and what a device computes to the bit.
+    HmxModel,
+    /// Hexagon's vector and matrix units.
+    Hexagon,
+}
+
+/// What activations are rounded to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Activations {
+    /// As the kernels do it: two digits, or f32.
+    Default,
+    /// One int8 digit, as llama.cpp does; integer kernels only.
+    Int8,
+}
+
+impl From<Activations> for KernelSet {
+    fn from(activations: Activations) -> Self {
+        match activations {
+            Activations::Default => Self::empty(),
+            Activations::Int8 => Self::ONE_DIGIT,
+        }
+    }
 }
 
 impl From<KernelName> for KernelSet {
@@ -249,6 +443,12 @@ impl From<KernelName> for KernelSet {
             KernelName::Auto => Self::empty(),
             KernelName::Scalar => Self::SCALAR,
             KernelName::Avx2 => Self::AVX2,
+            KernelName::ScalarInt8 => Self::SCALAR_INT8,
+            KernelName::Avx2Int8 => Self::AVX2_INT8,
+            KernelName::AvxVnni => Self::AVX_VNNI,
+            KernelName::Avx512Vnni => Self::AVX512_VNNI,
+            KernelName::HmxModel => Self::HMX_MODEL,
+            KernelName::Hexagon => Self::HEXAGON,
         }
     }
 }
@@ -324,4 +524,27 @@ fn skew(text: &str) -> Result<f64, String> {
     let skew: Option<f64> = text.parse().ok();
     skew.filter(|skew| (0.0..=4.0).contains(skew))
         .ok_or_else(|| format!("{text:?} is not an exponent between 0 and 4"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_process_is_told_the_same() {
+        let flags = "--device sim --group 4 --banks all --depth 3 --threads 2 --kernels scalar --activations int8 --verify never --scratch 2097152 \
+                     --row-chunk 64 --schedule early --topology per-expert --sim-vtcm refused --sim-patience 9 --sim-qemu q \
+                     --sim-guest g --sim-skel s";
+        let parse = |flags: Vec<OsString>| {
+            let words = ["estream", "run", "p", "--tokens", "1"].map(OsString::from).into_iter().chain(flags);
+            match Cli::try_parse_from(words).expect("flags that are known").command {
+                Command::Run(run) => run.machine,
+                other => unreachable!("{other:?}"),
+            }
+        };
+        let machine = parse(flags.split_whitespace().map(OsString::from).collect());
+        assert_eq!(format!("{:?}", parse(machine.arguments())), format!("{machine:?}"));
+        let sized = parse(["--arena", "3MiB"].map(OsString::from).to_vec());
+        assert_eq!(parse(sized.arguments()).arena, Some(3 << 20));
+    }
 }

@@ -30,6 +30,12 @@ impl Console {
         Self { verbose, ..self }
     }
 
+    /// Whether results are wanted as JSON.
+    #[must_use]
+    pub const fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// Prints what the firmware said, where that is wanted: seconds since its first word, level and message a line.
     pub fn log(&self, records: &[Record]) {
         let Some(first) = records.first().filter(|_| self.verbose) else { return };

@@ -17,6 +17,7 @@ use estream_host::{
 };
 use estream_idl::call::{self, Config, Plan, Prepare, Reply};
 use estream_idl::message::{Event, Rows};
+use estream_idl::streaming::{Schedule, Streaming};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -81,7 +82,10 @@ impl Engine {
     /// As [`Self::open`].
     pub fn open_with(path: &Path, options: &Options, progress: &dyn Fn(u64, u64)) -> Result<Self> {
         let model = Model::read(path)?;
-        let cut = options.arena.cut(&model)?;
+        let mut cut = options.arena.cut(&model)?;
+        if options.streaming.schedule == Schedule::Resident {
+            cut.banks = model.groups(cut.group);
+        }
         let config = config(options, &model, cut);
         let (transport, skel) = transport(&options.device)?;
         let pack = Pack::open(path, options.verify, progress)?;
@@ -92,6 +96,7 @@ impl Engine {
         if let Device::Sim(simulator) = &options.device {
             session.set_silence_limit(simulator.patience);
         }
+        session.settle()?;
         let memory = Memory::new(&session.memory(), before, peak_before);
         Ok(Self {
             session,
@@ -206,6 +211,12 @@ impl Engine {
             banks: self.cut.banks_asked,
             depth: self.options.depth.filter(|&asked| asked > plan.depth),
         }
+    }
+
+    /// How weights are brought in.
+    #[must_use]
+    pub const fn streaming(&self) -> Streaming {
+        self.config.streaming
     }
 
     /// Memory by component.
@@ -332,6 +343,7 @@ fn config(options: &Options, model: &Model, cut: Cut) -> Config {
         kernels: options.kernels,
         scratch: options.scratch,
         row_chunk: options.row_chunk,
+        streaming: options.streaming,
     }
 }
 

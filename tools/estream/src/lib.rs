@@ -41,6 +41,7 @@ pub use estream_host::{
 };
 pub use estream_idl::call::KernelSet;
 pub use estream_idl::message::{Event, EventKind, Rows};
+pub use estream_idl::streaming::{DenseWeights, Planning, Schedule, Streaming, WHOLE_GROUPS};
 pub use logits::LogitsFile;
 pub use model::{Model, bad_token, empty, too_many};
 pub use options::{Device, MAX_OUTPUTS, MAX_REQUESTS, MAX_TOKENS, Options, TOP_K};

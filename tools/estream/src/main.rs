@@ -16,6 +16,7 @@ mod report;
 mod standard_output;
 mod timeline;
 mod tokens;
+mod tracks;
 
 use clap::Parser;
 use clap::error::ErrorKind;

@@ -4,6 +4,7 @@ use crate::arena::Arena;
 use estream_host::Verify;
 use estream_host::transport::Simulator;
 use estream_idl::call::KernelSet;
+use estream_idl::streaming::{DenseWeights, Planning, Schedule, Streaming};
 
 /// Tokens of one pass unless the caller says otherwise.
 pub const MAX_TOKENS: u32 = 512;
@@ -52,6 +53,7 @@ pub struct Options {
     pub(crate) rows: bool,
     pub(crate) scratch: u32,
     pub(crate) row_chunk: u32,
+    pub(crate) streaming: Streaming,
 }
 
 impl Default for Options {
@@ -70,6 +72,7 @@ impl Default for Options {
             rows: false,
             scratch: 0,
             row_chunk: 0,
+            streaming: Streaming::default(),
         }
     }
 }
@@ -169,6 +172,34 @@ impl Options {
     #[must_use]
     pub fn row_chunk(mut self, rows: u32) -> Self {
         self.row_chunk = rows;
+        self
+    }
+
+    /// When groups of experts are read. Results do not depend on it, nor on the three that follow.
+    #[must_use]
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.streaming.schedule = schedule;
+        self
+    }
+
+    /// Where the weights are that every token passes.
+    #[must_use]
+    pub fn dense(mut self, dense: DenseWeights) -> Self {
+        self.streaming.dense = dense;
+        self
+    }
+
+    /// When expert calls are planned.
+    #[must_use]
+    pub fn planning(mut self, planning: Planning) -> Self {
+        self.streaming.planning = planning;
+        self
+    }
+
+    /// Pages of records without routes that one read goes through; beyond it they are left out and stay unread.
+    #[must_use]
+    pub fn gap(mut self, pages: u32) -> Self {
+        self.streaming.gap = pages;
         self
     }
 }

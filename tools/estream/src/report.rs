@@ -6,7 +6,7 @@
 use crate::console::table;
 use estream::memory::{Memory, measured_peak};
 use estream::size::human;
-use estream::{Engine, IoMode, Pass, Report, SkelReport, VerifyReport};
+use estream::{Engine, IoMode, Pass, Planning, Report, SkelReport, VerifyReport};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ pub struct RunReport {
     /// The Hexagon code that ran, where it was not this processor's own.
     skel: Option<Skel>,
     kernels: &'static str,
+    /// What the products take of activations.
+    activations: &'static str,
     threads: u32,
     /// Asked for beyond what the device has, as are the others with this ending; else null.
     threads_asked: Option<u32>,
@@ -26,6 +28,11 @@ pub struct RunReport {
     banks_asked: Option<u32>,
     depth: u32,
     depth_asked: Option<u32>,
+    schedule: &'static str,
+    /// Where the weights are that every token passes.
+    dense: &'static str,
+    /// Whether every expert call was planned anew.
+    planned_per_expert: bool,
     row_chunk: u32,
     scratch_bytes: u32,
     tokens: usize,
@@ -132,6 +139,7 @@ impl RunReport {
         let plan = engine.plan();
         let asked = engine.asked();
         let report = &pass.report;
+        let streaming = engine.streaming();
         let (mode, reason) = match engine.io_mode() {
             IoMode::Direct => ("direct", None),
             IoMode::Buffered { reason } => ("buffered", Some(reason)),
@@ -142,6 +150,7 @@ impl RunReport {
             device: engine.device().name(),
             skel: engine.skel().map(Skel::new),
             kernels: plan.kernels.name(),
+            activations: plan.kernels.activations(),
             threads: plan.threads,
             threads_asked: asked.threads,
             group: plan.group,
@@ -150,6 +159,9 @@ impl RunReport {
             banks_asked: asked.banks,
             depth: plan.depth,
             depth_asked: asked.depth,
+            schedule: streaming.schedule.name(),
+            dense: streaming.dense.name(),
+            planned_per_expert: streaming.planning == Planning::PerExpert,
             row_chunk: plan.row_chunk,
             scratch_bytes: plan.scratch_bytes,
             tokens,
@@ -201,9 +213,10 @@ impl RunReport {
             (
                 "device",
                 format!(
-                    "{}, {} kernels, {} threads{}{skel}",
+                    "{}, {} kernels on {} activations, {} threads{}{skel}",
                     self.device,
                     self.kernels,
+                    self.activations,
                     self.threads,
                     asked(self.threads_asked)
                 ),
@@ -211,14 +224,15 @@ impl RunReport {
             (
                 "arena",
                 format!(
-                    "{} = {} banks{} of {} experts{}, {} reads in flight{}",
+                    "{} = {} banks{} of {} experts{}, {} reads in flight{}, {} schedule",
                     human(self.memory.plan.arena_bytes),
                     self.banks,
                     asked(self.banks_asked),
                     self.group,
                     asked(self.group_asked),
                     self.depth,
-                    asked(self.depth_asked)
+                    asked(self.depth_asked),
+                    self.schedule
                 ),
             ),
             ("prefill", format!("{} tokens in {:.1} ms, {speed:.1} tokens/s", self.tokens, time.prefill_ms)),

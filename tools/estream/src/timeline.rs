@@ -8,7 +8,7 @@ pub const COLUMNS: usize = 64;
 /// Busy shares in eighths.
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Intervals of one kind, in nanoseconds of one clock: sorted and disjoint.
+/// Intervals of one kind, in nanoseconds of one clock (or bytes of one file): sorted and disjoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Busy(Vec<Range<u64>>);
 
@@ -34,7 +34,7 @@ impl Busy {
         &self.0
     }
 
-    /// Nanoseconds in all.
+    /// Nanoseconds (or bytes) in all.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().map(|span| span.end - span.start).sum()

@@ -1,7 +1,7 @@
 //! A Hexagon shared object as bytes: what it needs, and its image relocated in place.
 //!
 //! Everything is checked before it is used, so a damaged or foreign file is refused with a reason and never followed
-//! outside its bytes. The rules are a device's: one architecture, no library that it would need, no text relocation, no
+//! outside its bytes. The rules are a device's, but for the architecture: no library that it would need, no text relocation, no
 //! thread-local storage, relocations of three kinds, every import that is not weak bound. Symbols are looked up through
 //! the SysV hash table, the only one that devices read.
 //!
@@ -41,8 +41,6 @@ pub enum Refusal<'a> {
     NotShared,
     /// Another machine's code.
     Machine(u16),
-    /// Another architecture of Hexagon: of the file, and of the domain.
-    Architecture(u32, u32),
     /// A table or string that lies outside the file or the image.
     Damaged(&'static str),
     /// A segment with thread-local storage.
@@ -64,9 +62,6 @@ impl fmt::Display for Refusal<'_> {
         match self {
             Self::NotShared => f.write_str("it is no 32-bit little-endian ELF shared object"),
             Self::Machine(machine) => write!(f, "it is code for ELF machine {machine}, Hexagon is {MACHINE}"),
-            Self::Architecture(file, domain) => {
-                write!(f, "it is built for architecture v{file:x}, the domain is v{domain:x}")
-            }
             Self::Damaged(what) => write!(f, "it is damaged: {what}"),
             Self::ThreadLocal => f.write_str("it has thread-local storage"),
             Self::Needed(library) => write!(f, "it needs the library {library:?}"),
@@ -121,11 +116,11 @@ pub struct Object<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// Reads the headers of `file`; `architecture` is the low byte of `e_flags` that the domain runs, or `None` for any.
+    /// Reads the headers of `file`. Every architecture will do: what the simulator lacks of a newer one is served by models.
     ///
     /// # Errors
     /// Why the file is refused.
-    pub fn parse(file: &'a [u8], architecture: Option<u32>) -> Result<Self, Refusal<'a>> {
+    pub fn parse(file: &'a [u8]) -> Result<Self, Refusal<'a>> {
         let header = file.get(..HEADER_BYTES).filter(|header| header.starts_with(&ELF32_LITTLE));
         let header = header.ok_or(Refusal::NotShared)?;
         let field = |at| half(header, at).ok_or(Refusal::NotShared);
@@ -138,9 +133,6 @@ impl<'a> Object<'a> {
             return Err(Refusal::NotShared);
         }
         let flags = wide(36)?;
-        if let Some(domain) = architecture.filter(|&domain| flags & 0xff != domain) {
-            return Err(Refusal::Architecture(flags & 0xff, domain));
-        }
         let damaged = Refusal::Damaged("program headers");
         if usize::from(field(42)?) != PROGRAM_HEADER_BYTES {
             return Err(damaged);
@@ -200,16 +192,13 @@ impl<'a> Object<'a> {
     ///
     /// # Errors
     /// Why the file is refused; the image is of no use then.
-    pub fn link<'i>(
+    pub fn link(
         &self,
-        image: &'i mut [u8],
+        image: &mut [u8],
         base: u32,
         entry: &'static str,
         bind: impl Fn(&str) -> Option<u32>,
-    ) -> Result<u32, Refusal<'i>>
-    where
-        'a: 'i,
-    {
+    ) -> Result<u32, Refusal<'a>> {
         for load in self.loads() {
             let (from, to) = (load.file as usize, load.at as usize);
             let bytes = load.file_bytes as usize;

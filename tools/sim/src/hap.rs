@@ -1,4 +1,4 @@
-//! HAP and compute resources: clock, log, mapped buffers, the VTCM's size.
+//! HAP: clock, log, mapped buffers, the VTCM's size.
 
 use crate::memory::{self, Range, Source};
 use crate::{stderr, sys};
@@ -15,6 +15,12 @@ static VTCM_BYTES: AtomicU32 = AtomicU32::new(8 << 20);
 /// Sets the size of the VTCM; 0 has the query refused. Before the skel runs.
 pub fn set_vtcm(bytes: u32) {
     VTCM_BYTES.store(bytes, Ordering::Relaxed);
+}
+
+/// The size of the VTCM.
+#[must_use]
+pub fn vtcm_bytes() -> u32 {
+    VTCM_BYTES.load(Ordering::Relaxed)
 }
 
 /// Microseconds. The timer register stands still in the simulator, so the count is not looked at.

@@ -1,4 +1,4 @@
-//! Loading the skel: read, digest, link, and hand the entry over.
+//! Loading the skel: read, digest, link, put stubs where its code needs them, and hand the entry over.
 
 use crate::calls::{Invoke, exclusive};
 use crate::elf::{Object, Refusal};
@@ -7,7 +7,7 @@ use core::fmt::Write;
 use estream_idl::carrier::DIGEST_BYTES;
 use estream_sim::memory::{self, Source};
 use estream_sim::sys::Errno;
-use estream_sim::{exports, sys};
+use estream_sim::{exports, fault, patch, power, sys, units};
 use sha2::{Digest, Sha256};
 
 /// What a skel exports, and all that it exports.
@@ -31,6 +31,8 @@ pub enum Failure<'a> {
     Memory,
     /// It is refused.
     Refused(Refusal<'a>),
+    /// Its code cannot be run.
+    Code(patch::Failure),
 }
 
 impl Failure<'_> {
@@ -41,6 +43,7 @@ impl Failure<'_> {
             Self::File(what, errno) => write!(to, "it cannot be {what} (error {errno})"),
             Self::Memory => to.write_str("it does not fit the address space"),
             Self::Refused(refusal) => write!(to, "{refusal}"),
+            Self::Code(failure) => write!(to, "{failure}"),
         };
     }
 }
@@ -84,13 +87,21 @@ extern "C" fn estream_sim_loaded(base: u32) {
 
 fn link(file: &'static [u8], settings: &Settings) -> Result<Loaded, Failure<'static>> {
     let digest = Sha256::digest(file).into();
-    let object = Object::parse(file, settings.architecture).map_err(Failure::Refused)?;
-    let range = memory::map(object.image_bytes(), Source::Image).ok_or(Failure::Memory)?;
+    let object = Object::parse(file).map_err(Failure::Refused)?;
+    // Stubs stand behind the image, in reach of a jump.
+    let stubs = patch::measure(file).map_err(Failure::Code)?;
+    let image_bytes = object.image_bytes().next_multiple_of(patch::ALIGNMENT);
+    let range = image_bytes.checked_add(stubs).and_then(|bytes| memory::map(bytes, Source::Image));
+    let range = range.ok_or(Failure::Memory)?;
     // SAFETY: the mapping was made here, and nobody else knows of it before the entry runs.
     let image = unsafe { exclusive(range) };
     let bind = |name: &str| exports::address(name).filter(|_| !settings.without.contains(&name));
     let base = range.base.addr().get() as u32;
     let entry = object.link(image, base, ENTRY, bind).map_err(Failure::Refused)?;
+    patch::install(file, image, base, image_bytes).map_err(Failure::Code)?;
+    fault::set_image(file, base, image_bytes);
+    units::set_architecture(object.flags & 0xff);
+    power::set_architecture(object.flags & 0xff);
     estream_sim_loaded(base);
     // SAFETY: the address is that of the symbol of this name in an image that was linked by its own tables; that the
     // symbol is a function of this type is the contract between a domain and its skels.

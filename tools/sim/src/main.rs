@@ -1,9 +1,10 @@
 //! The simulated protection domain: it loads the very skel that ships, as a device's loader would, and carries FastRPC
 //! calls to it until the host goes away.
 //!
-//! `estream-sim SKEL [vtcm=BYTES] [arch=HEX|any] [without=IMPORT]…`, under `qemu-hexagon`, with the socket and the shared
+//! `estream-sim SKEL [vtcm=BYTES] [counts=on] [without=IMPORT]…`, under `qemu-hexagon`, with the socket and the shared
 //! memory in the places that `estream_idl::carrier` names. `vtcm=0` has the query refused; `without` takes an import
-//! away. A skel that cannot be loaded is told to the host in the greeting, and the program ends with status 1.
+//! away; `counts=on` has a line per operator written to the log at the end. A skel that cannot be loaded is told to the
+//! host in the greeting, and the program ends with status 1.
 //!
 //! # Fences
 //! Unsafe code is denied in the crate but for the modules listed with `#[allow(unsafe_code)]` below.
@@ -21,27 +22,26 @@ mod loader;
 
 use core::ffi::CStr;
 use estream_idl::carrier::{LOADED, REFUSED};
-use estream_sim::{hap, stderr, sys};
+use estream_sim::{context, counts, fault, hap, memory, stderr, sys};
 use loader::Loaded;
 
 /// What the command line says.
 pub struct Settings {
     skel: &'static CStr,
-    /// Low byte of `e_flags`, `None` for any.
-    architecture: Option<u32>,
+    /// Whether counts are reported at the end.
+    counts: bool,
     without: [&'static str; 8],
 }
 
 /// Reads the arguments; `None` when one is not understood.
 fn settings(arguments: impl Iterator<Item = &'static CStr>) -> Option<Settings> {
     let mut arguments = arguments;
-    let mut settings = Settings { skel: arguments.next()?, architecture: Some(0x73), without: [""; 8] };
+    let mut settings = Settings { skel: arguments.next()?, counts: false, without: [""; 8] };
     let mut without = settings.without.iter_mut();
     for argument in arguments {
         match argument.to_str().ok()?.split_once('=')? {
             ("vtcm", bytes) => hap::set_vtcm(bytes.parse().ok()?),
-            ("arch", "any") => settings.architecture = None,
-            ("arch", hex) => settings.architecture = Some(u32::from_str_radix(hex, 16).ok()?),
+            ("counts", "on") => settings.counts = true,
             ("without", name) => *without.next()? = name,
             _ => return None,
         }
@@ -52,9 +52,12 @@ fn settings(arguments: impl Iterator<Item = &'static CStr>) -> Option<Settings> 
 /// Loads and serves; the exit status.
 fn run(arguments: impl Iterator<Item = &'static CStr>) -> u32 {
     let Some(settings) = settings(arguments) else {
-        stderr::line(format_args!("usage: estream-sim SKEL [vtcm=BYTES] [arch=HEX|any] [without=IMPORT]..."));
+        stderr::line(format_args!("usage: estream-sim SKEL [vtcm=BYTES] [counts=on] [without=IMPORT]..."));
         return 2;
     };
+    context::adopt();
+    memory::remember_stack();
+    fault::catch_unpatched();
     let greeted = loader::load(&settings, |loaded| match loaded {
         Ok(Loaded { digest, flags, invoke }) => {
             calls::send(&[&LOADED.to_le_bytes(), &digest, &flags.to_le_bytes()]).map(|()| invoke)
@@ -65,7 +68,11 @@ fn run(arguments: impl Iterator<Item = &'static CStr>) -> u32 {
             calls::send(&[&REFUSED.to_le_bytes(), &text.bytes[..text.length]]).and(Err(calls::End::Closed))
         }
     });
-    match greeted.map(calls::serve) {
+    let ended = greeted.map(calls::serve);
+    if settings.counts {
+        counts::report();
+    }
+    match ended {
         Ok(calls::End::Closed) => 0,
         Ok(end) => {
             stderr::line(format_args!("estream-sim: the service ends: {end:?}"));

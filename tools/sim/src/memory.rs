@@ -8,14 +8,20 @@ use crate::stderr;
 use crate::sys::{self, number};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
+use spin::Mutex;
 
 /// Bytes that a domain can map.
 pub const ADDRESS_SPACE: u32 = 3000 << 20;
 /// The granularity of mappings.
 pub const GRAIN: u32 = 64 << 10;
 
+/// Ranges at once.
+const RANGES: usize = 1024;
+
 /// Bytes mapped.
 static MAPPED: AtomicU32 = AtomicU32::new(0);
+/// What is mapped, for those that check addresses: (address, bytes), 0 bytes where there is none.
+static TABLE: Mutex<[(u32, u32); RANGES]> = Mutex::new([(0, 0); RANGES]);
 
 const READ_WRITE: u32 = 3;
 const READ_WRITE_EXECUTE: u32 = 7;
@@ -71,7 +77,42 @@ pub fn map(bytes: u32, source: Source) -> Option<Range> {
         MAPPED.fetch_sub(rounded, Ordering::Relaxed);
         stderr::line(format_args!("estream-sim: {bytes} bytes of {source:?} cannot be mapped: {mapped:?}"));
     }
-    base.map(|base| Range { base, bytes: rounded })
+    let range = base.map(|base| Range { base, bytes: rounded })?;
+    if !remember(range.base.addr().get() as u32, asked) {
+        stderr::line(format_args!("estream-sim: {RANGES} ranges are mapped, and there is no place for another"));
+        // SAFETY: nobody has heard of the range.
+        unsafe { unmap(range) };
+        return None;
+    }
+    Some(range)
+}
+
+/// Notes that memory is there; false when the table is full.
+fn remember(base: u32, bytes: u32) -> bool {
+    let mut table = TABLE.lock();
+    let place = table.iter_mut().find(|(_, bytes)| *bytes == 0);
+    place.is_some_and(|place| {
+        *place = (base, bytes);
+        true
+    })
+}
+
+/// Notes the stack of the thread that calls, which the kernel has mapped: 8 MiB below the top.
+pub fn remember_stack() {
+    const STACK_BYTES: u32 = 8 << 20;
+    let here = 0u8;
+    let top = ((&raw const here).addr() as u32).next_multiple_of(GRAIN);
+    remember(top - STACK_BYTES, STACK_BYTES);
+}
+
+/// Whether all of these bytes are mapped, in one range.
+#[must_use]
+pub fn is_mapped(address: u32, bytes: u32) -> bool {
+    let inside = |&(base, length): &(u32, u32)| {
+        let offset = address.wrapping_sub(base);
+        offset <= length && bytes <= length - offset
+    };
+    TABLE.lock().iter().any(inside)
 }
 
 /// Gives a range back.
@@ -83,6 +124,10 @@ pub unsafe fn unmap(range: Range) {
     let unmapped =
         unsafe { sys::call(number::MUNMAP, [range.base.addr().get() as u32, range.bytes, 0, 0, 0, 0]) };
     if unmapped.is_ok() {
+        let base = range.base.addr().get() as u32;
+        if let Some(place) = TABLE.lock().iter_mut().find(|place| place.0 == base) {
+            *place = (0, 0);
+        }
         MAPPED.fetch_sub(range.bytes, Ordering::Relaxed);
     }
 }

@@ -3,15 +3,18 @@
 //! A thread is one of Linux's, on the stack that its creator gives; the word that the kernel clears at its end is what
 //! `join` waits for. Thread ids are places in a fixed table plus one, kept in the user general pointer of each thread.
 
+use crate::context;
 use crate::memory::Range;
 use crate::sys::{self, number};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 /// Threads at once, as many as an unsigned domain may have.
-const THREADS: usize = 128;
+pub const THREADS: usize = 128;
 /// Hardware threads that the domain is told of: those of a v73 part.
 const HARDWARE_THREADS: u32 = 6;
+/// Vector contexts that the domain is told of: those of a v73 part.
+const HVX_CONTEXTS: c_int = 4;
 /// The priority of FastRPC's threads.
 const PRIORITY: u16 = 192;
 const FAILED: c_int = -1;
@@ -76,7 +79,7 @@ impl Attributes {
     }
 }
 
-// The new thread starts behind the trap with r0 = 0 and its body and argument on its stack.
+// The new thread starts behind the trap with r0 = 0 and its body, its argument and its context on its stack.
 core::arch::global_asm!(
     ".text",
     "estream_sim_clone:",
@@ -84,6 +87,8 @@ core::arch::global_asm!(
     "trap0(#1)",
     "p0 = cmp.eq(r0,#0)",
     "if (!p0) jumpr:nt r31",
+    "r1 = memw(r29+#8)",
+    "gp = r1",
     "r1 = memw(r29+#0)",
     "r0 = memw(r29+#4)",
     "callr r1",
@@ -129,11 +134,12 @@ pub unsafe extern "C" fn qurt_thread_create(
     let tid = thread.tid.as_ptr().addr() as u32;
     let number = index as u32 + 1;
     // SAFETY: the stack is the thread's, and its top holds what the first instructions read. The id is stored before the
-    // thread can be joined by anybody who was told of it.
+    // thread can be joined by anybody who was told of it. Its context is free: no thread with this number runs.
     let started = unsafe {
         let frame: *mut u32 = core::ptr::with_exposed_provenance_mut(top as usize);
         frame.write(body as *const () as u32);
         frame.add(1).write(argument.addr() as u32);
+        frame.add(2).write(context::prepare(number));
         id.write(number);
         estream_sim_clone(CLONE_FLAGS, top, tid, tid, number)
     };
@@ -204,6 +210,24 @@ pub extern "C" fn qurt_thread_get_priority(id: u32) -> c_int {
 pub extern "C" fn qurt_sleep(microseconds: u64) -> c_int {
     sys::sleep_us(microseconds);
     0
+}
+
+/// Gives the calling thread a vector context of 128-byte registers (mode 1): every thread of the simulator has one.
+#[unsafe(no_mangle)]
+pub extern "C" fn qurt_hvx_lock(mode: c_int) -> c_int {
+    if mode == 1 { 0 } else { FAILED }
+}
+
+/// Gives the vector context back.
+#[unsafe(no_mangle)]
+pub extern "C" fn qurt_hvx_unlock() -> c_int {
+    0
+}
+
+/// The number of vector contexts of 128-byte registers, in bits 15:8.
+#[unsafe(no_mangle)]
+pub extern "C" fn qurt_hvx_get_units() -> c_int {
+    HVX_CONTEXTS << 8
 }
 
 /// The number of hardware threads.

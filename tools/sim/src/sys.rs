@@ -22,6 +22,8 @@ pub mod number {
     pub const FUTEX: u32 = 98;
     /// `munmap(address, bytes)`.
     pub const MUNMAP: u32 = 215;
+    /// `rt_sigaction(signal, action, old, bytes of the set)`.
+    pub const RT_SIGACTION: u32 = 134;
     /// `clone(flags, stack, parent_tid, child_tid, tls)`.
     pub const CLONE: u32 = 220;
     /// `mmap2(address, bytes, protection, flags, fd, offset in 4 KiB)`.

@@ -7,6 +7,7 @@
 mod ci;
 mod full;
 mod hexagon;
+mod peers;
 mod steps;
 mod tidy;
 
@@ -58,6 +59,8 @@ enum Task {
     SimGuest,
     /// Run the tests of contract and firmware on the target, inside the simulator.
     OnTarget,
+    /// Compare with llama.cpp on the same file and ids: speed, cold start, memory.
+    Peers(peers::Peers),
     /// Run the whole grids and a full-size model; takes an hour and about 10 GB of disk.
     Full {
         /// Where the full-size model is made.
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         }
         Task::SimGuest => hexagon::guest(root),
         Task::OnTarget => hexagon::on_target(root),
+        Task::Peers(peers) => peers::run(root, &peers),
         Task::Full { directory } => full::run(root, directory),
     };
     match done {

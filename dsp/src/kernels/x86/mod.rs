@@ -1,37 +1,67 @@
-//! x86-64 with AVX2, FMA and F16C: one 256-bit register holds the eight lanes, and a multiply-add rounds once.
+//! x86-64: f32 on AVX2, FMA and F16C; products in integers on AVX2, AVX-VNNI and AVX-512 VNNI.
 //!
-//! [`Avx2`] is a witness: the module makes its value only after the processor was asked, so whoever holds one may run
-//! these instructions. The generic algorithms are instantiated here, each inside one function that enables the features.
+//! Each type here is a witness: this module makes its value only after the processor was asked, so whoever holds one may
+//! run those instructions. The generic algorithms are instantiated here, each inside one function that enables the
+//! features.
+//!
+//! An f32 form for AVX-512 would have more registers and no more multiply-adds a cycle on the cores at hand, where the
+//! 256-bit one reaches 90 % of the peak: not taken.
 
 mod lanes;
+mod wide;
+mod ymm;
 
-use super::{Chain, Kernels, Strip, decode, multiply, vector};
+use super::int8;
+use super::{Backend, Chain, Decoded, Kernels, Plain, Products, Strip, decode, multiply, vector};
 use crate::view::{Block, Rows};
+use crate::vtcm::Packing;
 use core::ops::Range;
 use estream_idl::call::KernelSet;
+use estream_idl::format::Format;
 use estream_idl::recipe::RopePairs;
 
 /// Proof that this processor has AVX2, FMA and F16C; also their kernels.
 #[derive(Clone, Copy, Debug)]
 pub struct Avx2(());
 
-impl Avx2 {
-    /// The kernels, where the processor has the features.
-    #[must_use]
-    pub fn detect() -> Option<&'static dyn Kernels> {
-        let present = std::arch::is_x86_feature_detected!("avx2")
-            && std::arch::is_x86_feature_detected!("fma")
-            && std::arch::is_x86_feature_detected!("f16c");
-        present.then_some(&Self(()) as &dyn Kernels)
-    }
+/// Proof of the same; integer products by `vpmaddwd`, for activations of `DIGITS` digits.
+#[derive(Clone, Copy, Debug)]
+pub struct Madd<const DIGITS: usize>(());
+
+/// Proof that this processor has AVX-VNNI too; integer products by its `vpdpbusd`.
+#[derive(Clone, Copy, Debug)]
+pub struct Vnni<const DIGITS: usize>(());
+
+/// Proof that this processor has AVX-512 F, BW, VL and VNNI too; integer products by its `vpdpbusd`.
+#[derive(Clone, Copy, Debug)]
+pub struct Vnni512<const DIGITS: usize>(());
+
+/// The backends of this processor with one digit or two, best first.
+pub(super) fn backends(one_digit: bool) -> [Option<Backend>; 4] {
+    use std::arch::is_x86_feature_detected as has;
+    let avx2 = has!("avx2") && has!("fma") && has!("f16c");
+    let vnni = avx2 && has!("avxvnni");
+    let vnni512 = avx2 && has!("avx512f") && has!("avx512bw") && has!("avx512vl") && has!("avx512vnni");
+    let plain = Backend::plain(KernelSet::AVX2, &Avx2(()), &Plain(Avx2(())));
+    let digits = if one_digit { KernelSet::ONE_DIGIT } else { KernelSet::empty() };
+    let scaled = |set: KernelSet, one: &'static dyn Products, two: &'static dyn Products| {
+        plain.with_scaled(set | digits, if one_digit { one } else { two })
+    };
+    [
+        vnni512.then(|| scaled(KernelSet::AVX512_VNNI, &Vnni512::<1>(()), &Vnni512::<2>(()))),
+        vnni.then(|| scaled(KernelSet::AVX_VNNI, &Vnni::<1>(()), &Vnni::<2>(()))),
+        avx2.then(|| scaled(KernelSet::AVX2_INT8, &Madd::<1>(()), &Madd::<2>(()))),
+        avx2.then_some(plain),
+    ]
 }
 
-/// Methods of [`Kernels`] that run a generic algorithm with the features enabled.
+/// Methods that run a generic algorithm with the features enabled.
 macro_rules! with_features {
-    ($(fn $name:ident($($arg:ident: $type:ty),*) $(-> $value:ty)? = $algorithm:path;)*) => {$(
+    ($witness:ty, $features:literal:
+        $(fn $name:ident($($arg:ident: $type:ty),*) $(-> $value:ty)? = $algorithm:path;)*) => {$(
         fn $name(&self, $($arg: $type),*) $(-> $value)? {
-            #[target_feature(enable = "avx2,fma,f16c")]
-            fn enabled(witness: Avx2, $($arg: $type),*) $(-> $value)? {
+            #[target_feature(enable = $features)]
+            fn enabled(witness: $witness, $($arg: $type),*) $(-> $value)? {
                 $algorithm(witness, $($arg),*)
             }
             // SAFETY: the features are there, `self` is the witness.
@@ -41,11 +71,7 @@ macro_rules! with_features {
 }
 
 impl Kernels for Avx2 {
-    fn set(&self) -> KernelSet {
-        KernelSet::AVX2
-    }
-
-    with_features! {
+    with_features! { Avx2, "avx2,fma,f16c":
         fn decode(strip: Strip<'_>, tiles: Range<usize>, out: &mut [f32]) = decode::decode;
         fn multiply(x: Rows<'_>, weights: &[f32], out: Block<'_>, chain: Chain) = multiply::multiply;
         fn rms_norm(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) = vector::rms_norm;
@@ -57,4 +83,32 @@ impl Kernels for Avx2 {
         fn exp_sum(x: &mut [f32], max: f32) -> f32 = vector::exp_sum;
         fn sum_exp(x: &[f32], max: f32) -> f32 = vector::sum_exp;
     }
+}
+
+/// Integer products with the features enabled.
+macro_rules! products {
+    ($($unit:ty, $quad:literal, $features:literal;)*) => {$(
+        impl Products for $unit {
+            fn packing(&self, formats: &[Format]) -> Packing {
+                int8::packing($quad, formats)
+            }
+            fn in_place(&self) -> bool {
+                false
+            }
+            with_features! { $unit, $features:
+                fn pack(x: &[f32], out: &mut [f32]) = int8::pack;
+                fn decode(strip: Strip<'_>, tiles: Range<usize>, out: &mut [f32]) = int8::decode;
+                fn multiply(x: Rows<'_>, weights: Decoded<'_>, out: Block<'_>, chain: Chain) = int8::multiply;
+            }
+        }
+    )*};
+}
+
+products! {
+    Madd<1>, 8, "avx2,fma,f16c";
+    Madd<2>, 8, "avx2,fma,f16c";
+    Vnni<1>, 4, "avx2,fma,f16c,avxvnni";
+    Vnni<2>, 8, "avx2,fma,f16c,avxvnni";
+    Vnni512<1>, 4, "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni";
+    Vnni512<2>, 8, "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni";
 }

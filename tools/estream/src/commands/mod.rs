@@ -1,5 +1,6 @@
 //! The commands, one file each: take arguments, call the library, answer.
 
+mod bench;
 mod completions;
 mod demo;
 mod device;
@@ -23,6 +24,7 @@ pub fn run(command: Command, console: &Console) -> Result<()> {
         Command::Inspect(arguments) => inspect::run(&arguments, console),
         Command::Verify(arguments) => verify::run(&arguments, console),
         Command::Run(arguments) => run::run(&arguments, console),
+        Command::Bench(arguments) => bench::run(&arguments, console),
         Command::Tokenize(arguments) => tokenize::run(&arguments, console),
         Command::Demo(arguments) => demo::run(&arguments, console),
         Command::Synth(arguments) => synth::run(arguments, console),

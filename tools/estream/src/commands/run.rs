@@ -11,7 +11,7 @@ use crate::console::Console;
 use crate::interrupt::{Interrupt, interruptible};
 use crate::report::{Candidate, RunReport};
 use crate::tokens;
-use estream::{Arena, Engine, Error, Exit, LogitsFile, Model, Options, Pass, Request, Result, Top};
+use estream::{Arena, Engine, Error, Exit, KernelSet, LogitsFile, Model, Options, Pass, Request, Result, Top};
 use estream_pack::Vocabulary;
 use estream_text::Tokenizer;
 use std::path::{Path, PathBuf};
@@ -138,20 +138,33 @@ fn candidates(pack: &Path, top: &[Top]) -> Result<Vec<Candidate>> {
 
 /// The engine's options from the command line's.
 pub fn options(machine: &Machine) -> Result<Options> {
+    let (schedule, preset) = (machine.schedule.schedule(), machine.schedule.cut());
+    let given = [
+        ("--arena", machine.arena.is_some()),
+        ("--group", machine.group.is_some()),
+        ("--banks", machine.banks.is_some()),
+        ("--depth", machine.depth.is_some()),
+    ];
+    if let (Some(_), Some((flag, _))) = (preset, given.iter().find(|(_, given)| *given)) {
+        let message = format!("{flag} has no place beside a --schedule that cuts the arena itself");
+        return Err(Error::new("usage", Exit::Usage, message));
+    }
     let arena = match (machine.arena, machine.group, machine.banks) {
         (Some(bytes), ..) => Arena::Bytes(bytes),
         (None, Some(group), banks) => Arena::Group(group, banks),
         (None, None, Some(banks)) => Arena::Banks(banks),
-        (None, None, None) => Arena::Default,
+        (None, None, None) => preset.map_or(Arena::Default, |(arena, _)| arena),
     };
     let mut options = Options::new()
         .device(device(machine)?)
         .arena(arena)
-        .kernels(machine.kernels.into())
+        .kernels(KernelSet::from(machine.kernels) | KernelSet::from(machine.activations))
         .verify(machine.verify.into())
         .scratch(machine.scratch.unwrap_or(0))
-        .row_chunk(machine.row_chunk.unwrap_or(0));
-    if let Some(depth) = machine.depth {
+        .row_chunk(machine.row_chunk.unwrap_or(0))
+        .schedule(schedule)
+        .planning(machine.topology.into());
+    if let Some(depth) = machine.depth.or(preset.map(|(_, depth)| depth)) {
         options = options.depth(depth);
     }
     if let Some(threads) = machine.threads {

@@ -34,7 +34,7 @@ const PLAIN: Architecture = Architecture {
     final_norm: "output_norm.weight",
 };
 
-pub(super) static ARCHITECTURES: [Architecture; 5] = [
+pub(super) static ARCHITECTURES: [Architecture; 7] = [
     Architecture {
         name: "olmoe",
         // Files of the current converter have feed_forward_length alone; older ones carry the other key too.
@@ -62,18 +62,21 @@ pub(super) static ARCHITECTURES: [Architecture; 5] = [
         renormalise: false,
         ..PLAIN
     },
+    // ERNIE 4.5: a selection bias over softmax probabilities.
+    Architecture { name: "ernie4_5-moe", pairs: RopePairs::Adjacent, qk_norm: false, ..PLAIN },
+    // dots.llm1: sigmoid, bias and scale of the weights come with the file.
+    Architecture { name: "dots1", renormalise: false, may_tie: false, ..PLAIN },
 ];
 
 /// Keys whose presence with another value would change what has to be computed: such a file is refused rather than
 /// computed wrongly. Each with the values that change nothing.
-pub(super) static NEUTRAL: [(&str, &[f64]); 12] = [
+pub(super) static NEUTRAL: [(&str, &[f64]); 11] = [
     ("attention.clamp_kqv", &[0.0]),
     ("attention.max_alibi_bias", &[0.0]),
     ("attention.scale", &[0.0]),
     ("attention.sliding_window", &[0.0]),
     ("embedding_scale", &[0.0, 1.0]),
     ("expert_group_count", &[0.0, 1.0]),
-    ("expert_shared_feed_forward_length", &[0.0]),
     ("final_logit_softcapping", &[0.0]),
     ("interleave_moe_layer_step", &[0.0, 1.0]),
     ("logit_scale", &[0.0, 1.0]),

@@ -55,6 +55,19 @@ impl Builder<'_> {
         Ok(())
     }
 
+    /// The inner width of the unit that all tokens pass beside the experts, 0 where there is none: said by a key of its
+    /// own, or so many experts' width. Either is checked against the tensors.
+    fn shared_width(&self, layer: usize, inner: u32) -> Result<u32> {
+        let count = self.keys.optional_u32("expert_shared_count")?.unwrap_or(0);
+        match self.keys.optional_u32("expert_shared_feed_forward_length")? {
+            Some(width) if width > 0 => Ok(width),
+            _ => count.checked_mul(inner).ok_or_else(|| {
+                let message = format!("size overflow: {count} shared experts of {inner} in layer {layer}");
+                Error::input("size-overflow", message)
+            }),
+        }
+    }
+
     fn experts(&mut self, layer: usize, inner: u32) -> Result<Experts> {
         let (width, experts) = (self.width, self.keys.u32("expert_count")?);
         let router = self.tensors.matrix(&format!("blk.{layer}.ffn_gate_inp.weight"), width, experts)?;
@@ -65,13 +78,7 @@ impl Builder<'_> {
             let bias = self.tensors.vector(&bias, experts)?;
             self.add(layer, Role::ChoiceBias, bias);
         }
-        let shared = match self.keys.optional_u32("expert_shared_count")?.unwrap_or(0) {
-            0 => 0,
-            count => count.checked_mul(inner).ok_or_else(|| {
-                let message = format!("size overflow: {count} shared experts of {inner} in layer {layer}");
-                Error::input("size-overflow", message)
-            })?,
-        };
+        let shared = self.shared_width(layer, inner)?;
         if shared > 0 {
             self.unit(layer, "_shexp", shared)?;
         }

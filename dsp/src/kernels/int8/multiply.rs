@@ -1,0 +1,186 @@
+//! The product of packed rows and one strip's decoded tiles.
+//!
+//! A register block is [`Dot::ROWS`] rows by [`Dot::VECTORS`] times 16 columns: its integer sums stay in registers over a
+//! 32-block, its chains over all tiles. Neither the cut into blocks nor into calls changes a chain.
+
+use super::super::{Chain, Decoded};
+use super::{CODES, Dot, HALF, TAIL, tile_words};
+use crate::view::{Block, Rows};
+use estream_idl::address::TILE;
+use estream_idl::format::Min;
+use zerocopy::IntoBytes;
+
+/// Vectors of a strip.
+const VECTORS: usize = TILE / HALF;
+
+/// Where a product stands.
+#[derive(Clone, Copy)]
+struct Operands<'a> {
+    /// Packed rows, beginning with the tiles' first block.
+    x: Rows<'a>,
+    /// The tiles, `stride` words each.
+    tiles: &'a [f32],
+    stride: usize,
+    chain: Chain,
+}
+
+/// See [`super::super::Products::multiply`].
+#[inline(always)]
+pub(in super::super) fn multiply<D: Dot<QUAD>, const QUAD: usize>(
+    d: D,
+    x: Rows<'_>,
+    weights: Decoded<'_>,
+    mut out: Block<'_>,
+    chain: Chain,
+) {
+    let stride = tile_words(&weights.format);
+    assert!(weights.words.len() == weights.k.div_ceil(TILE) * stride, "words of all tiles");
+    assert!(out.columns() <= TILE, "a strip has 32 columns");
+    assert!(x.rows == out.rows(), "as many rows in as out");
+    let operands = Operands { x, tiles: weights.words, stride, chain };
+    match (weights.format.sub_block, weights.format.min) {
+        (TILE, Min::None) => rows::<D, QUAD, 1, false>(d, &operands, &mut out),
+        (TILE, _) => rows::<D, QUAD, 1, true>(d, &operands, &mut out),
+        (_, Min::None) => rows::<D, QUAD, 2, false>(d, &operands, &mut out),
+        _ => rows::<D, QUAD, 2, true>(d, &operands, &mut out),
+    }
+}
+
+/// All rows by all columns, with `SUBS` sub-blocks a tile and, if `MIN`, a minimum each.
+#[inline(always)]
+fn rows<D: Dot<QUAD>, const QUAD: usize, const SUBS: usize, const MIN: bool>(
+    d: D,
+    operands: &Operands<'_>,
+    out: &mut Block<'_>,
+) {
+    let rows = out.rows();
+    if D::VECTORS == VECTORS {
+        let mut row = 0;
+        while row < rows {
+            row += match (D::ROWS, rows - row) {
+                (6, 6..) => block::<D, QUAD, 6, 2, SUBS, MIN>(d, operands, out, row, 0),
+                (_, 2..) => block::<D, QUAD, 2, 2, SUBS, MIN>(d, operands, out, row, 0),
+                _ => block::<D, QUAD, 1, 2, SUBS, MIN>(d, operands, out, row, 0),
+            };
+        }
+        return;
+    }
+    for first in 0..VECTORS {
+        let mut row = 0;
+        while row < rows {
+            row += match (D::ROWS, rows - row) {
+                (4, 4..) => block::<D, QUAD, 4, 1, SUBS, MIN>(d, operands, out, row, first),
+                (3.., 3..) => block::<D, QUAD, 3, 1, SUBS, MIN>(d, operands, out, row, first),
+                _ => block::<D, QUAD, 1, 1, SUBS, MIN>(d, operands, out, row, first),
+            };
+        }
+    }
+}
+
+/// `R` rows from `row` on by `V` vectors of columns from vector `first` on; returns `R`.
+#[inline(always)]
+fn block<D, const QUAD: usize, const R: usize, const V: usize, const SUBS: usize, const MIN: bool>(
+    d: D,
+    operands: &Operands<'_>,
+    out: &mut Block<'_>,
+    row: usize,
+    first: usize,
+) -> usize
+where
+    D: Dot<QUAD>,
+{
+    let words = 2 * QUAD + TAIL;
+    let count = operands.tiles.len() / operands.stride;
+    let mut chains = [[d.splat(0.0); V]; R];
+    let mut xs: [&[f32]; R] = [&[]; R];
+    for (r, (chains, x)) in chains.iter_mut().zip(&mut xs).enumerate() {
+        *x = &operands.x.row(row + r)[..count * words];
+        if operands.chain == Chain::Continue {
+            let mut held = [0.0; TILE];
+            let row = out.row(row + r);
+            held[..row.len()].copy_from_slice(row);
+            for (v, chain) in chains.iter_mut().enumerate() {
+                *chain = d.load(&held.as_chunks().0[first + v]);
+            }
+        }
+    }
+    for (t, tile) in operands.tiles.chunks_exact(operands.stride).enumerate() {
+        let (codes, factors) = tile.split_at(CODES);
+        let codes: &[[[u8; 64]; VECTORS]; 8] = &codes.as_bytes().as_chunks().0.as_chunks().0.as_chunks().0[0];
+        let factors: &[[f32; HALF]] = factors.as_chunks().0;
+        let mut digits = [&[[0; QUAD]; 8]; R];
+        let mut tails = [&[0.0; TAIL]; R];
+        for ((x, digits), tail) in xs.iter().zip(&mut digits).zip(&mut tails) {
+            let (block, rest) = x[t * words..][..words].split_at(2 * QUAD);
+            *digits = &block.as_bytes().as_chunks().0.as_chunks().0[0];
+            *tail = &rest.as_chunks().0[0];
+        }
+        let mut values = [[d.splat(0.0); V]; R];
+        for sub in 0..SUBS {
+            let mut sums = [[d.begin(0); V]; R];
+            for (sums, tail) in sums.iter_mut().zip(&tails) {
+                *sums = [d.begin(offset::<SUBS>(tail, sub)); V];
+            }
+            for quad in sub * 8 / SUBS..(sub + 1) * 8 / SUBS {
+                // All columns of a row one after another: its digits are in registers no longer than that.
+                let mut vectors = [d.word(0); V];
+                for (v, vector) in vectors.iter_mut().enumerate() {
+                    *vector = d.words(&codes[quad][first + v]);
+                }
+                for (sums, digits) in sums.iter_mut().zip(&digits) {
+                    for (sums, &codes) in sums.iter_mut().zip(&vectors) {
+                        *sums = d.dot(*sums, codes, &digits[quad]);
+                    }
+                }
+            }
+            for v in 0..V {
+                let scale = d.load(&factors[VECTORS * sub + first + v]);
+                for (values, sums) in values.iter_mut().zip(&sums) {
+                    let value = d.mul(scale, d.values(d.total(sums[v])));
+                    values[v] = if sub == 0 { value } else { d.add(values[v], value) };
+                }
+            }
+        }
+        for v in 0..V {
+            if MIN {
+                let mut mins = [d.splat(0.0); R];
+                for sub in 0..SUBS {
+                    let min = d.load(&factors[VECTORS * (SUBS + sub) + first + v]);
+                    for (mins, tail) in mins.iter_mut().zip(&tails) {
+                        let value = d.mul(min, d.splat(sum::<SUBS>(tail, sub)));
+                        *mins = if sub == 0 { value } else { d.add(*mins, value) };
+                    }
+                }
+                for (values, &min) in values.iter_mut().zip(&mins) {
+                    values[v] = d.add(values[v], min);
+                }
+            }
+            for ((chains, values), tail) in chains.iter_mut().zip(&values).zip(&tails) {
+                chains[v] = d.add(chains[v], d.mul(d.splat(tail[0]), values[v]));
+            }
+        }
+    }
+    for (r, chains) in chains.iter().enumerate() {
+        let row = out.row(row + r);
+        let mut done = [0.0; TILE];
+        done[..row.len()].copy_from_slice(row);
+        for (v, &chain) in chains.iter().enumerate() {
+            d.store(chain, &mut done.as_chunks_mut().0[first + v]);
+        }
+        row.copy_from_slice(&done[..row.len()]);
+    }
+    R
+}
+
+/// `−128·S` of a sub-block, or of the whole block.
+#[inline(always)]
+fn offset<const SUBS: usize>(tail: &[f32; TAIL], sub: usize) -> i32 {
+    let half = |at: usize| tail[1 + at].to_bits().cast_signed();
+    if SUBS == 1 { half(0).wrapping_add(half(1)) } else { half(sub) }
+}
+
+/// S of a sub-block, or of the whole block: whole numbers below 2^24, so that their sum is exact.
+#[inline(always)]
+fn sum<const SUBS: usize>(tail: &[f32; TAIL], sub: usize) -> f32 {
+    if SUBS == 1 { tail[3] + tail[4] } else { tail[3 + sub] }
+}

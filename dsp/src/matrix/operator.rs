@@ -1,0 +1,416 @@
+//! Gated units and single matrices on the matrix unit: gather, the step table, scatter.
+//!
+//! A gated unit runs its whole table, gate and up strips, then down strips, into weighted sums of routes. A single matrix
+//! is the table's second half alone: its rows are gathered where activated products would be, its strips are the down
+//! strips, and what is scattered is written or added row by row. So there is one pipeline.
+//!
+//! A chunk of rows is gathered by all threads (a barrier), then the executor runs: the calling thread owns the units,
+//! the pool's others help with vector work. A row's numbers depend on that row alone: its exponent on its elements, a
+//! product's chain on k. No cut by rows, parts, threads or budget changes a bit (law 1).
+
+use super::layout::{Layout, Operand, TILE_BYTES, chains};
+use super::pad::Pad;
+use super::Machine;
+use crate::executor::{Run, Work, share};
+use crate::kernels::Chain;
+use crate::kernels::hexagon::decode::{OVERFLOW, PAIRS, Planes, Tile};
+use crate::kernels::hexagon::hvx::{self, FLOATS, V, splat_f, zero};
+use crate::kernels::hexagon::tiles::{self, ACTIVATION_ROOM, Exponent};
+use crate::linear::Weights;
+use crate::pipeline::{Activate, CHAIN_TILES, Decode, Fetch, Matrix, Multiply, Piece, Scatter, Table};
+use crate::platform::Patience;
+use crate::pool::Pool;
+use crate::routes::Route;
+use crate::view::{Grid, Rows};
+use core::sync::atomic::{AtomicBool, Ordering};
+use estream_idl::address::TILE;
+use estream_idl::format::StripLayout;
+
+/// Bytes of a vector.
+const VECTOR: usize = size_of::<V>();
+
+/// Where products go.
+#[derive(Clone, Copy, Debug)]
+pub enum Sink<'a> {
+    /// Row i, times its route's weight, is added to the token's row.
+    Routes(&'a [Route], &'a Grid<'a>),
+    /// Row i goes to row `first` + i, which is begun or carried on.
+    Rows {
+        /// The output.
+        out: &'a Rowed<'a>,
+        /// Rows of the input.
+        all: usize,
+        /// The output's row of the chunk's row 0.
+        first: usize,
+        /// Whether to write or add.
+        chain: Chain,
+    },
+}
+
+/// The output of a single matrix.
+#[derive(Debug)]
+pub enum Rowed<'a> {
+    /// Rows of all columns.
+    Whole(Grid<'a>),
+    /// Rows of 32 columns: all rows of a strip, then those of the next.
+    Strips(Grid<'a>),
+}
+
+impl Rowed<'_> {
+    /// Rows of one strip, and strips, for `rows` rows of input.
+    const fn strips(&self, rows: usize) -> usize {
+        match self {
+            Self::Whole(grid) => grid.columns().div_ceil(TILE),
+            Self::Strips(grid) => grid.rows() / rows,
+        }
+    }
+
+    /// The grid, and the first row and the columns of a strip in it.
+    fn place(&self, strip: usize, rows: usize) -> (&Grid<'_>, usize, core::ops::Range<usize>) {
+        match self {
+            Self::Whole(grid) => (grid, 0, strip_columns(grid, strip)),
+            Self::Strips(grid) => (grid, strip * rows, 0..TILE),
+        }
+    }
+}
+
+fn strip_columns(grid: &Grid<'_>, strip: usize) -> core::ops::Range<usize> {
+    strip * TILE..(strip * TILE + TILE).min(grid.columns())
+}
+
+/// What operators need besides their weights.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The units and the counters of what went wrong.
+    pub machine: &'a Machine,
+    /// The scratchpad.
+    pub pad: Pad<'a>,
+    /// Workers.
+    pub pool: &'a Pool<'a>,
+}
+
+/// Adds `expert(x[token]) · weight` to `y[token]` for all routes; gate, up, down. A token comes once in `routes`.
+pub fn gated(
+    context: Context<'_>,
+    layout: &Layout,
+    [gate, up, down]: [Weights<'_>; 3],
+    x: Rows<'_>,
+    routes: &[Route],
+    y: &Grid<'_>,
+    inner: usize,
+) {
+    let table = Table::new(0..inner.div_ceil(TILE), layout.inward, 0..y.columns().div_ceil(TILE), layout.outward);
+    for routes in routes.chunks(layout.rows) {
+        let row = |row: usize| routes.get(row).map(|route| &x.row(route.token as usize)[..gate.k]);
+        gather(context, layout.exponents, layout.z, routes.len(), &row);
+        let job = Job {
+            context,
+            layout,
+            table: &table,
+            weights: [gate, up, down],
+            first_strip: 0,
+            rows: routes.len(),
+            sink: Sink::Routes(routes, y),
+        };
+        job.run();
+    }
+}
+
+/// `out = x · weights` (or `out += …`), for all strips of `out` from the matrix's strip `first_strip` on.
+pub fn product(
+    context: Context<'_>,
+    layout: &Layout,
+    weights: Weights<'_>,
+    first_strip: usize,
+    x: Rows<'_>,
+    out: &Rowed<'_>,
+    chain: Chain,
+) {
+    let table = Table::new(0..0, layout.inward, 0..out.strips(x.rows.max(1)), layout.outward);
+    for first in (0..x.rows).step_by(layout.rows) {
+        let rows = layout.rows.min(x.rows - first);
+        let row = |row: usize| (row < rows).then(|| &x.row(first + row)[..weights.k]);
+        gather(context, layout.exponents, layout.h, rows, &row);
+        let job = Job {
+            context,
+            layout,
+            table: &table,
+            weights: [weights; 3],
+            first_strip,
+            rows,
+            sink: Sink::Rows { out, all: x.rows, first, chain },
+        };
+        job.run();
+    }
+}
+
+/// Packs rows into tiles, each raised by its own power of two, which goes to the i32 at `exponents`. Rows past the last
+/// are zeros up to a whole tile.
+pub(super) fn gather<'r>(
+    Context { machine, pad, pool }: Context<'_>,
+    exponents: usize,
+    to: Operand,
+    rows: usize,
+    row: &(dyn Fn(usize) -> Option<&'r [f32]> + Sync),
+) {
+    pool.run(rows.div_ceil(TILE) * PAIRS, &|_, pair| {
+        // SAFETY: the two rows' exponents are this task's, before anybody reads them.
+        let held = unsafe { pad.slice_mut::<i32>(exponents + 8 * pair, 2) };
+        let rows = [row(2 * pair), row(2 * pair + 1)];
+        let mut powers = [zero(); 2];
+        for ((row, held), power) in rows.iter().zip(held).zip(&mut powers) {
+            let exponent = row.map_or(Some(Exponent(0)), exponent);
+            if exponent.is_none() {
+                Machine::add(&machine.rows, 1);
+            }
+            let exponent = exponent.unwrap_or_default();
+            *held = exponent.0;
+            *power = splat_f(exponent.power(1, 0));
+        }
+        for tile in 0..to.tiles {
+            let at = to.tile(pair / PAIRS, tile) + pair % PAIRS * VECTOR;
+            let v = tiles::pack(rows.map(|row| row.map_or(zero(), |row| vector(row, tile))), powers);
+            // SAFETY: the vector of a row pair and a tile is this task's alone.
+            unsafe { pad.write(at, v) };
+        }
+    });
+}
+
+/// The exponent of a row, wherever it begins and however long it is.
+fn exponent(row: &[f32]) -> Option<Exponent> {
+    match hvx::row(row) {
+        Some(vectors) if row.len().is_multiple_of(FLOATS) => Exponent::of(vectors),
+        _ => {
+            let largest = row.iter().fold(0, |largest, x| largest.max(x.to_bits() & 0x7fff_ffff));
+            Exponent::of_magnitude(largest)
+        }
+    }
+}
+
+/// The 32 elements of a row that belong to a k-tile; zeros past the row's end.
+#[inline(always)]
+fn vector(row: &[f32], tile: usize) -> V {
+    if let Some(v) = hvx::row(row).and_then(|vectors| vectors.get(tile)) {
+        return *v;
+    }
+    let mut full = [0.0; FLOATS];
+    let tail = row.get(tile * FLOATS..).unwrap_or(&[]);
+    let count = tail.len().min(FLOATS);
+    full[..count].copy_from_slice(&tail[..count]);
+    hvx::load(&full)
+}
+
+/// One chunk of rows through the table.
+struct Job<'a> {
+    context: Context<'a>,
+    layout: &'a Layout,
+    table: &'a Table,
+    /// Gate, up, down.
+    weights: [Weights<'a>; 3],
+    first_strip: usize,
+    rows: usize,
+    sink: Sink<'a>,
+}
+
+impl Job<'_> {
+    fn run(&self) {
+        let (run, pool) = (Run::new(self.table), self.context.pool);
+        let owned = AtomicBool::new(false);
+        pool.run(pool.threads(), &|worker, _| {
+            let mut patience = Patience::new();
+            let idle = || {
+                if !patience.spin() {
+                    patience = Patience::new();
+                }
+            };
+            if worker > 0 {
+                run.help(self, idle);
+            } else if !owned.swap(true, Ordering::Relaxed) {
+                run.own(self, idle);
+            }
+        });
+    }
+
+    fn row_tiles(&self) -> usize {
+        self.rows.div_ceil(TILE)
+    }
+
+    /// A piece's matrix, and the number of its strip in it.
+    fn weights(&self, piece: &Piece) -> (Weights<'_>, usize) {
+        match piece.matrix {
+            Matrix::Gate => (self.weights[0], piece.strip),
+            Matrix::Up => (self.weights[1], piece.strip),
+            Matrix::Down => (self.weights[2], self.first_strip + piece.strip),
+        }
+    }
+
+    /// The exponents of a row pair.
+    fn exponents(&self, pair: usize) -> [Exponent; 2] {
+        // SAFETY: written by `gather`, before the run began, and by nobody since.
+        let held = unsafe { self.context.pad.slice::<i32>(self.layout.exponents + 8 * pair, 2) };
+        [Exponent(held[0]), Exponent(held[1])]
+    }
+
+    /// Vector `pair` of the output tiles at `at`.
+    fn output(&self, at: usize, pair: usize) -> V {
+        // SAFETY: the tile was stored before the executor's number let this share begin, and is not begun anew before
+        // the share has ended.
+        unsafe { self.context.pad.read(at + pair / PAIRS * TILE_BYTES + pair % PAIRS * VECTOR) }
+    }
+
+    /// Counts the halves of `vectors` that left the range, where any of what was seen did.
+    fn count(&self, seen: V, vectors: impl Iterator<Item = V>) {
+        if tiles::saturated(seen) {
+            let count = vectors.map(|v| tiles::count_saturated(&[v])).sum();
+            Machine::add(&self.context.machine.saturated, count);
+        }
+    }
+
+    fn scatter_pair(&self, halves: V, pair: usize, strip: usize) {
+        let mut factors = [zero(); 2];
+        let exponents = self.exponents(pair);
+        let (grid, base, columns, add) = match self.sink {
+            Sink::Routes(_, grid) => (grid, 0, strip_columns(grid, strip), true),
+            Sink::Rows { out, all, first, chain } => {
+                let (grid, base, columns) = out.place(strip, all);
+                (grid, base + first, columns, chain == Chain::Continue)
+            }
+        };
+        let mut places = [None; 2];
+        for (half, row) in [2 * pair, 2 * pair + 1].into_iter().enumerate().filter(|(_, row)| *row < self.rows) {
+            let (place, factor) = match self.sink {
+                Sink::Routes(routes, _) => {
+                    let route = &routes[row];
+                    (route.token as usize, route.weight * exponents[half].power(-2, -ACTIVATION_ROOM))
+                }
+                Sink::Rows { .. } => (base + row, exponents[half].power(-1, 0)),
+            };
+            places[half] = Some(place);
+            factors[half] = splat_f(factor);
+        }
+        let mut blocks = places.map(|place| {
+            // SAFETY: a row of the output is met once in a chunk, and its columns by one strip: no other share has them.
+            place.map(|place| unsafe { grid.block(place..place + 1, columns.clone()) })
+        });
+        let held = blocks.each_mut().map(|block| match block {
+            Some(block) if add => vector(block.row(0), 0),
+            _ => zero(),
+        });
+        let done = if add { tiles::add(halves, factors, held) } else { tiles::unpack(halves, factors) };
+        for (block, v) in blocks.iter_mut().zip(done) {
+            let Some(block) = block else { continue };
+            let row = block.row(0);
+            if let Some([to]) = hvx::row_mut(row) {
+                *to = v;
+            } else {
+                let mut full = [0.0; FLOATS];
+                hvx::store(v, &mut full);
+                row.copy_from_slice(&full[..row.len()]);
+            }
+        }
+    }
+}
+
+/// Where the planes of a strip begin, and its end.
+const fn planes(layout: StripLayout) -> [usize; 6] {
+    [0, layout.extra, layout.super_, layout.scales, layout.mins, layout.bytes]
+}
+
+impl Work for Job<'_> {
+    fn fetch(&self, fetch: &Fetch, turn: u32) {
+        let Context { machine, pad, .. } = self.context;
+        let (weights, strip) = self.weights(&fetch.piece);
+        let (format, bytes) = (weights.format, weights.strip(strip).bytes);
+        let to = self.layout.c[fetch.c];
+        let tiles = &fetch.piece.tiles;
+        let mut units = machine.units.lock();
+        if tiles.len() == weights.k.div_ceil(TILE) {
+            return units.fetch(turn, core::iter::once((bytes, pad.address(to))));
+        }
+        // A part begins at a multiple of 1,024 inputs, where every plane has whole vectors.
+        let [whole, before, part] =
+            [weights.k, tiles.start * TILE, tiles.len() * TILE].map(|k| planes(format.strip(k)));
+        let copies = (0..whole.len() - 1).filter_map(|plane| {
+            let from = whole[plane] + before[plane + 1] - before[plane];
+            let length = part[plane + 1] - part[plane];
+            (length > 0).then(|| (&bytes[from..from + length], pad.address(to + part[plane])))
+        });
+        units.fetch(turn, copies);
+    }
+
+    fn arrived(&self, turn: u32) -> bool {
+        self.context.machine.units.lock().arrived(turn)
+    }
+
+    fn multiply(&self, multiply: &Multiply) {
+        let Context { machine, pad, pool } = self.context;
+        pool.beat();
+        let piece = &multiply.piece;
+        let (x, cut) = match piece.matrix {
+            Matrix::Gate | Matrix::Up => (self.layout.z, self.layout.inward),
+            Matrix::Down => (self.layout.h, self.layout.outward),
+        };
+        let mut units = machine.units.lock();
+        for row_tile in 0..self.row_tiles() {
+            if multiply.chain == Chain::Start {
+                units.clear();
+            }
+            let first = piece.tiles.start / CHAIN_TILES;
+            for (chain, (tiles, range)) in chains(self.layout.d[multiply.d], piece.tiles.len()).enumerate() {
+                let activation = pad.address(x.chain(row_tile, first + chain));
+                units.multiply(activation, pad.address(range.start), tiles);
+            }
+            if piece.tiles.end == cut.tiles {
+                units.store(pad.address(self.layout.o[multiply.o] + row_tile * TILE_BYTES));
+            }
+        }
+    }
+
+    fn decode(&self, decode: &Decode, number: u32) {
+        let Context { machine, pad, .. } = self.context;
+        let (weights, _) = self.weights(&decode.piece);
+        let count = decode.piece.tiles.len();
+        let k = count * TILE;
+        let range = share(number, count, 2);
+        // SAFETY: the part has come into C before this share began, and is not overwritten before all shares have ended.
+        let bytes = unsafe { pad.slice::<u8>(self.layout.c[decode.c], weights.format.strip(k).bytes) };
+        // SAFETY: shares have tiles of their own, and the unit has ended with this D.
+        let out = unsafe {
+            pad.slice_mut::<Tile>(self.layout.d[decode.d] + range.start * TILE_BYTES, range.len())
+        };
+        let worst = Planes::new(weights.format, k, bytes).map_or(OVERFLOW, |planes| planes.tiles(range, out));
+        Machine::add(&machine.weights, u32::from(worst >= OVERFLOW));
+    }
+
+    fn activate(&self, activate: &Activate, number: u32) {
+        let (layout, pad) = (self.layout, self.context.pad);
+        let [gate, up] = [layout.o[activate.gate], layout.o[activate.up]];
+        let pairs = share(number, self.row_tiles() * PAIRS, 1);
+        let mut seen = zero();
+        let place = |pair: usize| layout.h.tile(pair / PAIRS, activate.pair) + pair % PAIRS * VECTOR;
+        for pair in pairs.clone() {
+            let falls = self.exponents(pair).map(|exponent| splat_f(exponent.power(-1, 0)));
+            let (g, u) = (self.output(gate, pair), self.output(up, pair));
+            let h = tiles::swiglu(g, u, falls);
+            seen = tiles::watch(tiles::watch(tiles::watch(seen, g), u), h);
+            // SAFETY: a row pair's vector of H is this share's alone, and nobody reads H before all pairs are activated.
+            unsafe { pad.write(place(pair), h) };
+        }
+        // SAFETY: as above: written by this share.
+        let activated = |pair: usize| unsafe { pad.read(place(pair)) };
+        let all = |pair: usize| [self.output(gate, pair), self.output(up, pair), activated(pair)];
+        self.count(seen, pairs.flat_map(all));
+    }
+
+    fn scatter(&self, scatter: &Scatter, number: u32) {
+        let at = self.layout.o[scatter.o];
+        let pairs = share(number, self.row_tiles() * PAIRS, 1);
+        let mut seen = zero();
+        for pair in pairs.clone() {
+            let halves = self.output(at, pair);
+            seen = tiles::watch(seen, halves);
+            self.scatter_pair(halves, pair, scatter.strip);
+        }
+        self.count(seen, pairs.map(|pair| self.output(at, pair)));
+    }
+}
