@@ -162,7 +162,7 @@ fn multiply(c: &mut Criterion) {
             group.bench_function(format!("{format_name}/{}", name(&backend)), |b| {
                 b.iter(|| {
                     let out = Block::new(&mut out, COLUMNS);
-                    let weights = Decoded { format, k: K, words: &words };
+                    let weights = Decoded { format, k: K, words: &words, ahead: &[] };
                     products.multiply(Rows::new(black_box(&rows), stride), weights, out, Chain::Start);
                 });
             });
@@ -215,7 +215,7 @@ fn expert(c: &mut Criterion) {
                 // A row is packed once for all strips of a matrix: one row's share of 64 strips.
                 products.pack(black_box(&x[..K]), &mut rows[..stride]);
                 products.decode(Strip { format, k: K, bytes: &bytes }, 0..K / 32, &mut words);
-                let weights = Decoded { format, k: K, words: &words };
+                let weights = Decoded { format, k: K, words: &words, ahead: &[] };
                 let out = Block::new(&mut out, COLUMNS);
                 products.multiply(Rows::new(&rows, stride), weights, out, Chain::Start);
             });

@@ -8,10 +8,12 @@
 
 use crate::batch::{KEY_BLOCK, RequestSpan};
 use crate::kernels::{Chain, Kernels};
+use crate::platform::working_for;
 use crate::pool::Pool;
 use crate::rope;
 use crate::view::{Block, Grid, Rows};
 use estream_idl::address::TILE;
+use estream_idl::operator::Operator;
 use estream_idl::recipe::{Attention, QkNorm};
 
 /// Query rows of one task.
@@ -81,13 +83,15 @@ pub struct Pass<'a> {
 impl Pass<'_> {
     /// Norms and rotates all rows of queries or keys, `[tokens][heads · key_width]`, in place.
     pub fn position(&self, rows: &mut [f32], stride: usize, norm: Option<&[f32]>, scratch: &mut [f32]) {
-        self.pool.rows(Grid::new(rows, stride), 8, scratch, &|first, mut block, scratch| {
-            for row in 0..block.rows() {
-                let (_, position) = locate(self.spans, first + row);
-                let angles = rope::angles(&self.attention.rope, self.angles, position);
-                let whole = &mut scratch[..stride];
-                position_row(self.kernels, self.attention, norm, self.epsilon, angles, block.row(row), whole);
-            }
+        working_for(Operator::Rope, || {
+            self.pool.rows(Grid::new(rows, stride), 8, scratch, &|first, mut block, scratch| {
+                for row in 0..block.rows() {
+                    let (_, position) = locate(self.spans, first + row);
+                    let angles = rope::angles(&self.attention.rope, self.angles, position);
+                    let whole = &mut scratch[..stride];
+                    position_row(self.kernels, self.attention, norm, self.epsilon, angles, block.row(row), whole);
+                }
+            });
         });
     }
 

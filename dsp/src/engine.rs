@@ -17,9 +17,10 @@ use crate::pool::Pool;
 use crate::report::PassReport;
 use crate::residency::{Residency, ResidencyError, Store};
 use crate::routes::{Route, RouteMap};
-use crate::shared::Shared;
+use crate::shared::{Panels, Shared};
 use crate::topology::Topology;
 use crate::traffic::Traffic;
+use crate::window::Stage;
 use crate::{rope, topology};
 use estream_idl::address::Segment;
 use estream_idl::call::Config;
@@ -94,6 +95,7 @@ pub(crate) struct Engine<'a> {
     pub(crate) backend: Backend,
     pub(crate) io: IoLayout,
     pub(crate) shared: Shared<'a>,
+    pub(crate) panels: Panels<'a>,
     pub(crate) pool: Pool<'a>,
     pub(crate) batch: Batch<'a>,
     pub(crate) work: Work<'a>,
@@ -122,7 +124,7 @@ impl<'a> Engine<'a> {
         memory: SharedMemory<'a>,
         stop: &'a AtomicU32,
     ) -> Result<Self, Refusal> {
-        let Planned { model, config, backend, io, sizes, budget, reply } = planned;
+        let Planned { model, config, backend, io, sizes, budget, cut, reply } = planned;
         if memory.pages() != reply.segments {
             return Err(Status::BadState.into());
         }
@@ -161,6 +163,9 @@ impl<'a> Engine<'a> {
             .map_err(|_| Refusal::from(Status::BadDirectory))?
             .with_schedule(config.streaming.schedule);
         let bank_bytes = reply.segments.bytes_of(Segment::Arena) as usize / config.banks as usize;
+        // Without a window all dense weights lie in the segment as they lie in the pack.
+        let whole = 0..reply.segments.bytes_of(Segment::Dense) as usize;
+        let resident = cut.as_ref().map_or(whole, |cut| cut.resident.clone());
         let store = Store::new(
             buffers.records,
             layer_experts,
@@ -205,12 +210,13 @@ impl<'a> Engine<'a> {
             class: buffers.class,
             budget,
             everyone: buffers.everyone,
-            traffic: Traffic::new(Mailbox::new(control, stop), residency, store),
+            traffic: Traffic::new(Mailbox::new(control, stop), residency, store, cut),
             model,
             config,
             backend,
             io,
-            shared: Shared::new(memory, bank_bytes),
+            shared: Shared::new(memory, bank_bytes, resident),
+            panels: Panels::new(memory),
             report: PassReport::default(),
             angle_elements,
         })
@@ -273,9 +279,12 @@ impl<'a> Engine<'a> {
         self.report = PassReport::default();
         self.traffic.begin(pass)?;
         self.batch.read(self.shared.io(), &self.io, &self.config, &self.model.recipe, requests)?;
+        self.traffic.ask(&self.model, Stage::Layer(0))?;
         self.embed()?;
         self.report.mixer_ns += platform::now_ns() - began;
+        let head = self.batch.output_count > 0 || self.batch.spans().iter().any(|request| request.rows != 0);
         for layer in 0..self.model.layers() {
+            self.traffic.work_on(&self.model, &mut self.shared, Stage::Layer(layer), head)?;
             self.layer(layer)?;
         }
         let head = platform::now_ns();

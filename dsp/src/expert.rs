@@ -9,11 +9,11 @@
 //! since it depends on nothing else (law 1e). Rows are packed once a layer, before they are gathered: a token goes to
 //! several experts.
 //!
-//! Natively the arena is as near as any buffer: `fetch` has nothing to bring, and pieces are decoded where they lie.
+//! Natively pieces are decoded where they lie: `fetch` names the bytes, and the product before asks the caches for them.
 
 use crate::kernels::{Decoded, Kernels, Products, Strip, WORD};
 use crate::model;
-use crate::pipeline::{Activate, Decode, Fetch, Matrix, Multiply, Scatter, Table, Units, run_serial};
+use crate::pipeline::{Activate, Decode, Fetch, Matrix, Multiply, Piece, Scatter, Table, Units, run_serial};
 use crate::pool::Pool;
 use crate::routes::Route;
 use crate::view::{Block, Grid, Rows};
@@ -41,6 +41,29 @@ impl<'a> Expert<'a> {
         };
         crate::shared::strip(matrix.format, matrix.k, bytes, index)
     }
+
+    /// The bytes of a piece, but for the scales of a strip that is cut.
+    fn bytes(&self, piece: &Piece) -> &'a [u8] {
+        let strip = self.strip(piece.matrix, piece.strip);
+        let tile = strip.format.code_bytes();
+        if piece.tiles.len() == strip.k.div_ceil(TILE) {
+            strip.bytes
+        } else {
+            &strip.bytes[piece.tiles.start * tile..piece.tiles.end * tile]
+        }
+    }
+
+    /// The bytes that the task `step` strips after this last piece begins with, as far as the expert goes.
+    fn bytes_of_task(&self, piece: &Piece, step: usize) -> &'a [u8] {
+        let pairs = self.gate.0.n.div_ceil(TILE);
+        let next = piece.strip + step;
+        let (matrix, strip, count) = match piece.matrix {
+            Matrix::Gate | Matrix::Up if next < pairs => (Matrix::Gate, next, pairs),
+            Matrix::Gate | Matrix::Up => (Matrix::Down, next - pairs, self.down.0.n.div_ceil(TILE)),
+            Matrix::Down => (Matrix::Down, next, self.down.0.n.div_ceil(TILE)),
+        };
+        if strip < count { self.strip(matrix, strip).bytes } else { &[] }
+    }
 }
 
 /// Where a task writes: its columns of H, or of Y reading H.
@@ -62,10 +85,16 @@ struct Lane<'a> {
     rows: usize,
     weights: [&'a mut [f32]; 2],
     outputs: [&'a mut [f32]; 4],
+    /// What is decoded after the next product.
+    ahead: Option<&'a [u8]>,
+    /// From this lane's task to the one that it likely takes next.
+    step: usize,
 }
 
 impl Units for Lane<'_> {
-    fn fetch(&mut self, _: &Fetch) {}
+    fn fetch(&mut self, fetch: &Fetch) {
+        self.ahead = Some(self.expert.bytes(&fetch.piece));
+    }
 
     fn decode(&mut self, decode: &Decode) {
         let piece = &decode.piece;
@@ -84,7 +113,8 @@ impl Units for Lane<'_> {
         let Strip { format, k, .. } = self.expert.strip(piece.matrix, piece.strip);
         let tile = self.products.packing(&[format]).tile / WORD;
         let k = (piece.tiles.end * TILE).min(k) - piece.tiles.start * TILE;
-        let weights = Decoded { format, k, words: &self.weights[multiply.d][..piece.tiles.len() * tile] };
+        let ahead = self.ahead.take().unwrap_or_else(|| self.expert.bytes_of_task(piece, self.step));
+        let weights = Decoded { format, k, words: &self.weights[multiply.d][..piece.tiles.len() * tile], ahead };
         let out = Block::new(&mut self.outputs[multiply.o][..self.rows * TILE], TILE);
         self.products.multiply(x.from_column(piece.tiles.start * self.block), weights, out, multiply.chain);
     }
@@ -178,7 +208,8 @@ impl Operator<'_> {
     ) -> Lane<'a> {
         let (kernels, products) = (self.kernels, self.products);
         let block = products.packing(&[]).block / WORD;
-        Lane { kernels, products, block, expert, stage, first, rows, weights, outputs }
+        let step = self.pool.threads();
+        Lane { kernels, products, block, expert, stage, first, rows, weights, outputs, ahead: None, step }
     }
 
     /// Runs `body(first strip, strips, block, D, O)` over all columns of `out`, `width` of them a strip: one lane takes all

@@ -8,6 +8,7 @@
 //! [`kernels`] for the ISA-specific ones, in [`matrix`] for what shares the scratchpad).
 #![no_std]
 #![deny(unsafe_code)]
+#![cfg_attr(target_arch = "hexagon", feature(asm_experimental_arch, stdarch_hexagon))]
 
 pub mod attention;
 pub mod batch;
@@ -52,6 +53,7 @@ mod traffic;
 #[allow(unsafe_code)]
 pub mod view;
 pub mod vtcm;
+pub mod window;
 
 pub use session::FIRMWARE;
 

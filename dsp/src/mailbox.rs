@@ -21,6 +21,8 @@ const BEAT_NS: u64 = 50_000_000;
 pub enum Purpose {
     /// Dense weights.
     Dense,
+    /// A stage of streamed dense weights.
+    Stage,
     /// Pages of the embedding.
     Embed,
     /// A group on its way into this bank.

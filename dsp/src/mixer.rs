@@ -3,17 +3,32 @@
 use crate::attention::Pass;
 use crate::engine::{Engine, Fault};
 use crate::kernels::Chain;
+use crate::kernels::hexagon::rows::convolve;
 use crate::latent;
 use crate::linear::{Activations, Weights, product, strips};
 use crate::model::{AttentionWeights, ConvolutionWeights, LatentWeights, Matrix, MixerWeights, Vector};
+use crate::platform::working_for;
 use crate::shared::Shared;
 use crate::view::{Grid, Rows};
+use core::ops::Range;
+use estream_idl::operator::Operator;
 use estream_idl::recipe::{Attention, Latent, Mixer};
 use estream_idl::status::Status;
 
 /// A dense matrix with its bytes.
-pub(crate) fn weights<'a>(shared: &Shared<'a>, matrix: &Matrix) -> Result<Weights<'a>, Status> {
+pub(crate) fn weights<'s>(shared: &'s Shared<'_>, matrix: &Matrix) -> Result<Weights<'s>, Status> {
     Ok(Weights { format: matrix.format, k: matrix.k, bytes: shared.matrix(matrix)? })
+}
+
+/// Some strips of a dense matrix with their bytes.
+pub(crate) fn some_strips<'s>(
+    shared: &'s Shared<'_>,
+    matrix: &Matrix,
+    strips: &Range<usize>,
+) -> Result<Weights<'s>, Status> {
+    let bytes = matrix.format.strip(matrix.k).bytes;
+    let at = |strip: usize| matrix.at + strip * bytes;
+    Ok(Weights { format: matrix.format, k: matrix.k, bytes: shared.dense(at(strips.start)..at(strips.end))? })
 }
 
 impl Engine<'_> {
@@ -24,10 +39,12 @@ impl Engine<'_> {
         let weight = self.shared.vector(weight)?;
         let x = Rows::new(&self.work.x[..tokens * width], width);
         let out = Grid::new(&mut self.work.side[..tokens * width], width);
-        self.pool.rows(out, 8, &mut [], &|first, mut block, _| {
-            for row in 0..block.rows() {
-                kernels.rms_norm(x.row(first + row), weight, epsilon, block.row(row));
-            }
+        working_for(Operator::Norm, || {
+            self.pool.rows(out, 8, &mut [], &|first, mut block, _| {
+                for row in 0..block.rows() {
+                    kernels.rms_norm(x.row(first + row), weight, epsilon, block.row(row));
+                }
+            });
         });
         Ok(())
     }
@@ -153,11 +170,18 @@ impl Engine<'_> {
         let gates = Rows::new(gates, 3 * width);
         let out = Grid::new(&mut self.work.side[..tokens * width], width);
         let spans = self.batch.spans();
-        self.pool.rows(out, 8, &mut [], &|first, mut block, _| {
-            for row in 0..block.rows() {
-                let (_, position) = crate::attention::locate(spans, first + row);
-                crate::convolution::row(gates, first + row, position, kernel, taps, block.row(row));
-            }
+        let position = |token: usize| crate::attention::locate(spans, token).1;
+        let on_vectors = backend.matrix;
+        working_for(Operator::Convolution, || {
+            self.pool.rows(out, 8, &mut [], &|first, mut block, _| {
+                if on_vectors {
+                    return convolve(gates, first, &position, kernel, taps, &mut block);
+                }
+                for row in 0..block.rows() {
+                    let token = first + row;
+                    crate::convolution::row(gates, token, position(token), kernel, taps, block.row(row));
+                }
+            });
         });
         self.project(&layer.output)
     }

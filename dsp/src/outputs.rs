@@ -4,7 +4,7 @@ use crate::engine::{Engine, Fault};
 use crate::head::{Candidate, Summary};
 use crate::kernels::Chain;
 use crate::linear::{Activations, product};
-use crate::mixer::weights;
+use crate::mixer::some_strips;
 use crate::pool::Pool;
 use crate::view::{Grid, Rows};
 use estream_idl::address::{PAGE, TILE};
@@ -50,16 +50,18 @@ impl Engine<'_> {
             let summaries = &mut self.work.summaries[..outputs.len()];
             summaries.fill(Summary::new());
             let columns = panel_columns(&self.io, outputs.len());
-            let matrix = weights(&self.shared, &self.model.head)?;
             let x = Rows::new(gathered, width);
             let (backend, packed) = (&self.backend, &mut *self.work.packed);
-            let x = Activations::pack(backend, &self.pool, x, width, &[matrix.format], packed);
-            for column in (0..vocab).step_by(columns) {
-                let columns = columns.min(vocab - column);
-                let panel = self.shared.panel(self.io.panel_page, self.io.panel_pages)?;
+            let x = Activations::pack(backend, &self.pool, x, width, &[self.model.head.format], packed);
+            let mut column = 0;
+            while column < vocab {
+                let part = self.traffic.head_strips(&self.model, &mut self.shared, column / TILE)?;
+                let matrix = some_strips(&self.shared, &self.model.head, &part)?;
+                let columns = columns.min(part.end * TILE - column).min(vocab - column);
+                let panel = self.panels.panel(self.io.panel_page, self.io.panel_pages)?;
                 let panel = &mut panel[..outputs.len() * columns];
                 let out = Grid::new(panel, columns);
-                let strip = column / TILE;
+                let strip = column / TILE - part.start;
                 product(backend, &self.pool, self.work.scratch, x, matrix, strip, out, Chain::Start);
                 for (row, logits) in panel.chunks_exact(columns).enumerate() {
                     let best = &mut self.work.candidates[row * top_k..(row + 1) * top_k];
@@ -67,6 +69,7 @@ impl Engine<'_> {
                     summaries[row].fold(backend.kernels, logits, column as u32, target, best);
                 }
                 self.traffic.mailbox.beat(self.model.layers(), 0);
+                column += columns;
             }
             self.pool.check()?;
             if summaries.iter().any(|summary| !summary.is_finite()) {
@@ -98,20 +101,21 @@ impl Engine<'_> {
         let span = self.batch.requests[request];
         let (first, rows) = (span.first as usize, span.tokens as usize);
         let columns = panel_columns(&self.io, rows);
-        let matrix = weights(&self.shared, &self.model.head)?;
         let x = Rows::new(&self.work.side[first * width..(first + rows) * width], width);
         let (backend, packed) = (&self.backend, &mut *self.work.packed);
-        let x = Activations::pack(backend, &self.pool, x, width, &[matrix.format], packed);
-        let mut panel = 0;
-        for column in (0..vocab).step_by(columns) {
-            let columns = columns.min(vocab - column);
+        let x = Activations::pack(backend, &self.pool, x, width, &[self.model.head.format], packed);
+        let (mut panel, mut column) = (0, 0);
+        while column < vocab {
+            let part = self.traffic.head_strips(&self.model, &mut self.shared, column / TILE)?;
+            let columns = columns.min(part.end * TILE - column).min(vocab - column);
             while !self.traffic.panel_free[panel] {
                 self.traffic.sleep()?;
             }
             self.traffic.pump()?;
             let page = self.io.panel_page + panel * self.io.panel_pages;
-            let logits = &mut self.shared.panel(page, self.io.panel_pages)?[..rows * columns];
-            let (strip, out) = (column / TILE, Grid::new(logits, columns));
+            let logits = &mut self.panels.panel(page, self.io.panel_pages)?[..rows * columns];
+            let matrix = some_strips(&self.shared, &self.model.head, &part)?;
+            let (strip, out) = (column / TILE - part.start, Grid::new(logits, columns));
             product(backend, &self.pool, self.work.scratch, x, matrix, strip, out, Chain::Start);
             self.pool.check()?;
             if !all_finite(&self.pool, logits) {
@@ -130,6 +134,7 @@ impl Engine<'_> {
             self.traffic.mailbox.lend(panel as u32, message)?;
             self.traffic.mailbox.beat(self.model.layers(), 0);
             panel = (panel + 1) % self.traffic.panel_free.len();
+            column += columns;
         }
         Ok(())
     }

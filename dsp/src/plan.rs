@@ -15,7 +15,8 @@ use estream_idl::call::{Config, Plan, Prepare};
 use estream_idl::control::{CONTROL_PAGES, MAX_TICKETS};
 use estream_idl::io::IoLayout;
 use estream_idl::status::{Refusal, Status};
-use estream_idl::streaming::Schedule;
+use crate::window::Cut;
+use estream_idl::streaming::{DenseWeights, Schedule};
 
 /// Most threads of a session.
 pub const MAX_THREADS: u32 = 64;
@@ -38,6 +39,8 @@ pub struct Planned<'a> {
     pub sizes: Sizes,
     /// Scratchpad budget in bytes.
     pub budget: u32,
+    /// How dense weights are cut into stages, where they are streamed.
+    pub cut: Option<Cut>,
     /// What the host is told.
     pub reply: Plan,
 }
@@ -95,10 +98,15 @@ pub fn plan<'a>(prepare: &Prepare<'a>) -> Result<Planned<'a>, Refusal> {
     let counted = |pages: u64| {
         u32::try_from(pages).map_err(|_| refuse(Status::NoMemory, pages * PAGE as u64, u64::from(u32::MAX)))
     };
+    let cut = match config.streaming.dense {
+        DenseWeights::Resident => None,
+        DenseWeights::Streamed => Some(Cut::new(&model)?),
+    };
+    let dense = cut.as_ref().map_or(model.directory.header.dense.bytes, |cut| cut.segment_bytes() as u64);
     let segments = SegmentPages([
         CONTROL_PAGES,
         counted(io.pages as u64)?,
-        counted(pages(model.directory.header.dense.bytes))?,
+        counted(pages(dense))?,
         counted(staging as u64)?,
         counted(pages(arena))?,
     ]);
@@ -117,7 +125,7 @@ pub fn plan<'a>(prepare: &Prepare<'a>) -> Result<Planned<'a>, Refusal> {
         row_chunk,
         scratch_bytes: scratch as u32,
     };
-    Ok(Planned { model, config, backend, io, sizes, budget, reply })
+    Ok(Planned { model, config, backend, io, sizes, budget, cut, reply })
 }
 
 fn clamp(config: &Config, model: &Model<'_>) -> Result<Config, Refusal> {

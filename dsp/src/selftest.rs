@@ -63,7 +63,7 @@ pub fn check(products: &dyn Products) -> Result<(), Refusal> {
     for part in 0..TILES {
         let words = &mut words[..tile];
         products.decode(strip, part..part + 1, words);
-        let weights = Decoded { format: strip.format, k: TILE, words };
+        let weights = Decoded { format: strip.format, k: TILE, words, ahead: &[] };
         let chain = if part == 0 { Chain::Start } else { Chain::Continue };
         products.multiply(x.from_column(part * block), weights, Block::new(&mut out, TILE), chain);
     }

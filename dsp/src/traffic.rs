@@ -10,7 +10,10 @@ use crate::model::Model;
 use crate::platform;
 use crate::residency::{Issue, MAX_LOAD, Residency, Store};
 use crate::routes::RouteMap;
-use estream_idl::address::{PAGE, Segment};
+use crate::shared::Shared;
+use crate::window::{Cut, Stage, loads};
+use core::ops::Range;
+use estream_idl::address::{PAGE, Segment, TILE};
 use estream_idl::control::MAX_TICKETS;
 use estream_idl::io::PANELS;
 use estream_idl::log::Message;
@@ -22,11 +25,26 @@ const DENSE_LOAD: u64 = 8 << 20;
 /// Tickets kept free for embedding waves and panels.
 pub(crate) const RESERVED_TICKETS: usize = 72;
 
+/// The window of streamed dense weights at run time.
+#[derive(Debug)]
+struct Window {
+    cut: Cut,
+    /// The half of the stage at work.
+    half: usize,
+    /// The stage at work.
+    now: Option<Stage>,
+    /// What was asked for into the other half.
+    ahead: Option<Stage>,
+    /// Its loads that have not ended.
+    loading: usize,
+}
+
 /// The traffic of one session.
 pub(crate) struct Traffic<'a> {
     pub(crate) mailbox: Mailbox<'a>,
     pub(crate) residency: Residency<'a>,
     store: Store<'a>,
+    window: Option<Window>,
     /// Outstanding loads that are not for banks.
     pub(crate) loading: usize,
     pub(crate) panel_free: [bool; PANELS],
@@ -42,11 +60,17 @@ pub(crate) struct Traffic<'a> {
 
 impl<'a> Traffic<'a> {
     /// Nothing on its way yet.
-    pub(crate) const fn new(mailbox: Mailbox<'a>, residency: Residency<'a>, store: Store<'a>) -> Self {
+    pub(crate) fn new(
+        mailbox: Mailbox<'a>,
+        residency: Residency<'a>,
+        store: Store<'a>,
+        cut: Option<Cut>,
+    ) -> Self {
         Self {
             mailbox,
             residency,
             store,
+            window: cut.map(|cut| Window { cut, half: 0, now: None, ahead: None, loading: 0 }),
             loading: 0,
             panel_free: [true; PANELS],
             pass: None,
@@ -78,6 +102,10 @@ impl Traffic<'_> {
         self.failure = (self.cancelled == Some(pass)).then(|| Status::Cancelled.into());
         let _ = self.mailbox.take_counters();
         self.store.begin_pass();
+        if let Some(window) = &mut self.window {
+            // What a pass that was given up had asked for is in by now, or failed: nobody knows.
+            window.ahead = None;
+        }
         Ok(self.residency.begin_pass()?)
     }
 
@@ -146,6 +174,80 @@ impl Traffic<'_> {
         self.failure.map_or(Ok(()), |refusal| Err(refusal.into()))
     }
 
+    /// Asks for a stage of the dense weights ahead of its use, where they are streamed.
+    pub(crate) fn ask(&mut self, model: &Model<'_>, stage: Stage) -> Result<(), Fault> {
+        let Some(window) = self.window.as_mut().filter(|window| window.now != Some(stage)) else {
+            return Ok(());
+        };
+        let range = window.cut.range(model, stage).ok_or(Status::BadDirectory)?;
+        let (base, from) = (model.directory.header.dense.file, range.start);
+        let half = window.cut.half_at(1 - window.half);
+        window.ahead = Some(stage);
+        for load in loads(range) {
+            let (page, pages) = ((half + load.start - from) / PAGE, load.len() / PAGE);
+            let file = base + load.start as u64;
+            self.mailbox.load(Purpose::Stage, Segment::Dense, page as u32, pages as u32, file)?;
+            window.loading += 1;
+        }
+        Ok(())
+    }
+
+    /// Puts a stage of the dense weights to work, where they are streamed: waits for its loads, gives the half of the one
+    /// before away, and asks for `ahead` into it.
+    pub(crate) fn work_on(
+        &mut self,
+        model: &Model<'_>,
+        shared: &mut Shared<'_>,
+        stage: Stage,
+        ahead: bool,
+    ) -> Result<(), Fault> {
+        let Some(Window { now, ahead: asked, .. }) = self.window else { return Ok(()) };
+        if now == Some(stage) {
+            return Ok(());
+        }
+        if asked != Some(stage) {
+            self.await_stage()?;
+            self.ask(model, stage)?;
+        }
+        self.await_stage()?;
+        let Some(window) = &mut self.window else { return Ok(()) };
+        window.half = 1 - window.half;
+        (window.now, window.ahead) = (Some(stage), None);
+        let range = window.cut.range(model, stage).ok_or(Status::BadDirectory)?;
+        shared.work_on(range, window.cut.half_at(window.half));
+        match window.cut.after(stage, model.layers(), ahead) {
+            Some(next) => self.ask(model, next),
+            None => Ok(()),
+        }
+    }
+
+    /// The strips of the head from `strip` on that are in memory now, brought there if need be.
+    pub(crate) fn head_strips(
+        &mut self,
+        model: &Model<'_>,
+        shared: &mut Shared<'_>,
+        strip: usize,
+    ) -> Result<Range<usize>, Fault> {
+        let Some(Window { cut, .. }) = &self.window else {
+            return Ok(0..model.head.n.div_ceil(TILE));
+        };
+        let piece = cut.piece(strip);
+        let strips = cut.piece_strips(piece);
+        if strip == strips.start {
+            self.work_on(model, shared, Stage::Head(piece), true)?;
+        }
+        Ok(strips)
+    }
+
+    /// Waits for the loads of the stage that was asked for.
+    fn await_stage(&mut self) -> Result<(), Fault> {
+        while self.window.as_ref().is_some_and(|window| window.loading > 0) {
+            self.sleep()?;
+            self.pump()?;
+        }
+        self.failure.map_or(Ok(()), |refusal| Err(refusal.into()))
+    }
+
     fn absorb(&mut self, arrived: Arrived) -> Result<(), Fault> {
         match arrived {
             Arrived::Loaded(purpose, status) => {
@@ -157,6 +259,7 @@ impl Traffic<'_> {
                 match purpose {
                     Purpose::Bank(bank) if sound => drop(self.residency.loaded(bank)?),
                     Purpose::Bank(bank) => drop(self.residency.failed(bank)?),
+                    Purpose::Stage => self.window.iter_mut().for_each(|window| window.loading -= 1),
                     Purpose::Dense | Purpose::Embed | Purpose::Panel(_) => self.loading -= 1,
                 }
             }
@@ -192,9 +295,16 @@ impl Traffic<'_> {
         }
     }
 
-    /// Asks for all dense matrices, neighbours in one load, and waits for them.
+    /// Brings in what stays of the dense weights, neighbours in one load, and waits for it.
     pub(crate) fn load_dense(&mut self, model: &Model<'_>) -> Result<(), Fault> {
         let base = model.directory.header.dense.file;
+        if let Some(Window { cut, .. }) = &self.window {
+            let Range { start, end } = cut.resident;
+            let (file, pages) = (base + start as u64, (end - start) / PAGE);
+            self.mailbox.load(Purpose::Dense, Segment::Dense, 0, pages as u32, file)?;
+            self.loading += 1;
+            return self.settle();
+        }
         let mut matrices = model.directory.matrices.iter().peekable();
         while let Some(matrix) = matrices.next() {
             let (file, mut end) = (matrix.file, matrix.file + matrix.bytes);

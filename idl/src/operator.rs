@@ -58,6 +58,9 @@ mod tests {
             assert_eq!(operator as usize, index + 1);
             assert_eq!(Operator::from_wire(operator as u32), Some(operator));
         }
-        assert_eq!((Operator::from_wire(0), Operator::from_wire(Operator::ALL.len() as u32 + 1)), (None, None));
+        assert_eq!(
+            (Operator::from_wire(0), Operator::from_wire(Operator::ALL.len() as u32 + 1)),
+            (None, None)
+        );
     }
 }

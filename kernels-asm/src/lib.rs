@@ -10,7 +10,8 @@
 //! * `hmx`, `dma` and `barrier`, on Hexagon alone, are the words themselves.
 //!
 //! # Fences
-//! Unsafe code is denied in the crate but for the modules listed with `#[allow(unsafe_code)]` below.
+//! Unsafe code is denied in the crate but for the modules listed with `#[allow(unsafe_code)]` below, and one in
+//! [`model::hmx`] that compiles a loop for wider vectors.
 #![no_std]
 #![deny(unsafe_code)]
 #![cfg_attr(target_arch = "hexagon", feature(asm_experimental_arch))]
@@ -26,3 +27,7 @@ pub mod dma;
 pub mod hmx;
 pub mod model;
 pub mod word;
+
+/// For what the processor can do, and for the tests' own arithmetic.
+#[cfg(any(target_arch = "x86_64", test))]
+extern crate std;

@@ -2,7 +2,9 @@
 //!
 //! Needs `llvm-mc-22` (Debian's `llvm-22`); without it the tests say "skipped:" and pass, unless `ESTREAM_REQUIRE_SIM=1`.
 
-use estream_kernels_asm::word::{Block, Dma, Float, Form, Hmx, Operation, Parse, Reach, Register, identify, with_parse};
+use estream_kernels_asm::word::{
+    Block, Dma, Float, Form, Hmx, Operation, Parse, Reach, Register, identify, with_parse,
+};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -41,7 +43,9 @@ fn llvm(arguments: &[&str], input: &str) -> Option<(String, String)> {
 /// The first word of each encoding in a listing.
 fn encodings(listing: &str) -> Vec<u32> {
     let bytes = |list: &str| -> Vec<u8> {
-        list.split(',').map(|byte| u8::from_str_radix(byte.trim_start_matches("0x"), 16).expect("a byte")).collect()
+        list.split(',')
+            .map(|byte| u8::from_str_radix(byte.trim_start_matches("0x"), 16).expect("a byte"))
+            .collect()
     };
     let lists = listing.split("encoding: [").skip(1).map(|rest| rest.split(']').next().expect("split"));
     lists.map(|list| u32::from_le_bytes(bytes(list)[..4].try_into().expect("four bytes"))).collect()
@@ -144,7 +148,11 @@ fn disassemble(words: &[u32]) -> Option<Vec<(u32, String)>> {
         .collect();
     let (listing, _) = llvm(&["--disassemble", "-mcpu=hexagonv81"], &source)?;
     let blocks = listing.split('{').skip(1);
-    Some(blocks.map(|block| (encodings(block)[0], block.split('}').next().expect("split").trim().into())).collect())
+    Some(
+        blocks
+            .map(|block| (encodings(block)[0], block.split('}').next().expect("split").trim().into()))
+            .collect(),
+    )
 }
 
 /// Over the whole range of HVX arithmetic words exactly those that name a float type are ours. In the other direction than
@@ -175,7 +183,9 @@ fn exactly_the_float_words_of_the_vector_unit_are_found() {
 #[test]
 fn scalar_neighbours_are_left_alone() {
     let mut words = Vec::new();
-    for class in [0x9200_0000u32, 0xa600_0000, 0xa680_0000, 0xa6e0_0000, 0xa800_0000, 0xa840_0000, 0xa0e0_0000] {
+    for class in
+        [0x9200_0000u32, 0xa600_0000, 0xa680_0000, 0xa6e0_0000, 0xa800_0000, 0xa840_0000, 0xa0e0_0000]
+    {
         for bits in 0..1 << 14 {
             words.push(class | 5 << 16 | 3 << 14 | bits);
         }
@@ -211,7 +221,9 @@ fn the_matrix_words_are_emitted_as_promised() {
     let lines: Vec<String> = SOURCE
         .split('"')
         .filter(|text| text.starts_with(".word "))
-        .map(|text| numbers.iter().fold(text.to_owned(), |text, (name, n)| text.replace(name, &format!("r{n}"))))
+        .map(|text| {
+            numbers.iter().fold(text.to_owned(), |text, (name, n)| text.replace(name, &format!("r{n}")))
+        })
         .collect();
     let source = format!("{SYMBOLS}{}\n", lines.join("\n"));
     let Some((listing, errors)) = llvm(&["-mcpu=hexagonv73"], &source) else { return };

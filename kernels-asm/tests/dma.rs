@@ -19,7 +19,7 @@ struct Board {
 
 impl Board {
     fn new(pace: Pace) -> Self {
-        let ddr = (0..1u32 << 16).map(|i| (i * 31 >> 3) as u8).collect();
+        let ddr = (0..1u32 << 16).map(|i| ((i * 31) >> 3) as u8).collect();
         Self { engine: Engine::new(VTCM, pace), ddr, vtcm: vec![0xee; 1 << 16] }
     }
 
@@ -141,10 +141,7 @@ fn links_go_behind_the_tail() {
     board.link(0xdead_0000, CHAIN).expect("idle: the tail may be anything");
     board.link(CHAIN, CHAIN + 16).expect("behind the tail");
     board.link(CHAIN + 16, 0).expect("nothing");
-    assert_eq!(
-        board.link(CHAIN, CHAIN + 32),
-        Err(Violation::NotTheTail { tail: CHAIN, last: CHAIN + 16 })
-    );
+    assert_eq!(board.link(CHAIN, CHAIN + 32), Err(Violation::NotTheTail { tail: CHAIN, last: CHAIN + 16 }));
     let mut board = Board::new(Pace::Deferred);
     for index in 0..2 {
         board.descriptor(CHAIN + 16 * index, &[0, TO_VTCM | 16, DDR + 16 * index, VTCM.base + 16 * index]);
@@ -252,7 +249,8 @@ fn bypass_is_for_vtcm() {
 #[test]
 fn all_bytes_are_mapped() {
     let [next, ..] = LINEAR;
-    let outside = |side, address, length| Violation::OutsideMemory { descriptor: CHAIN, side, address, length };
+    let outside =
+        |side, address, length| Violation::OutsideMemory { descriptor: CHAIN, side, address, length };
     // Over the end of VTCM, half in it.
     let end = VTCM.base + VTCM.length - 32;
     assert_eq!(Board::refuses(&[next, TO_VTCM | 64, DDR, end]), outside(Side::Destination, end, 64));

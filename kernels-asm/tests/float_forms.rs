@@ -20,7 +20,13 @@ enum Kind {
 
 impl Kind {
     fn named(name: &str) -> Option<Self> {
-        let kinds = [("hf", Self::Hf), ("sf", Self::Sf), ("bf", Self::Bf), ("qf16", Self::Qf16), ("qf32", Self::Qf32)];
+        let kinds = [
+            ("hf", Self::Hf),
+            ("sf", Self::Sf),
+            ("bf", Self::Bf),
+            ("qf16", Self::Qf16),
+            ("qf32", Self::Qf32),
+        ];
         kinds.into_iter().find(|(kind, _)| *kind == name).map(|(_, kind)| kind)
     }
 
@@ -58,19 +64,22 @@ impl Kind {
                 Self::Sf => (value(random).to_f32() * (1.0 + random.below(8) as f32 / 1e6)).to_bits(),
                 // m with its leading bit set, either sign, and an exponent around 1.
                 Self::Qf32 => {
-                    let m = (random.below(1 << 22) as u32 | 1 << 22) ^ if random.below(2) == 0 { 0 } else { 0xff_ffff };
+                    let m = (random.below(1 << 22) as u32 | 1 << 22)
+                        ^ if random.below(2) == 0 { 0 } else { 0xff_ffff };
                     m << 8 | (126 + random.below(4) as u32)
                 }
                 Self::Qf16 => {
                     let half = |random: &mut Random| {
-                        let m = (random.below(1 << 9) as u32 | 1 << 9) ^ if random.below(2) == 0 { 0 } else { 0x7ff };
+                        let m = (random.below(1 << 9) as u32 | 1 << 9)
+                            ^ if random.below(2) == 0 { 0 } else { 0x7ff };
                         m << 5 | (14 + random.below(3) as u32)
                     };
                     half(random) | half(random) << 16
                 }
                 Self::Hf => u32::from(value(random).to_bits()) | u32::from(value(random).to_bits()) << 16,
                 Self::Bf => {
-                    let half = |random: &mut Random| u32::from(bf16::from_f32(value(random).to_f32()).to_bits());
+                    let half =
+                        |random: &mut Random| u32::from(bf16::from_f32(value(random).to_f32()).to_bits());
                     half(random) | half(random) << 16
                 }
             }
@@ -106,7 +115,10 @@ fn spelling(mnemonic: &str) -> Option<Spelling<'_>> {
         assignment,
         operation,
         destination: target.split_once('.').map_or("", |(_, kind)| kind),
-        sources: operands.split(',').map(|operand| operand.split_once('.').map_or("", |(_, kind)| kind)).collect(),
+        sources: operands
+            .split(',')
+            .map(|operand| operand.split_once('.').map_or("", |(_, kind)| kind))
+            .collect(),
     })
 }
 
@@ -115,8 +127,12 @@ fn check_arithmetic(random: &mut Random) -> usize {
     let mut checked = 0;
     for &float in Float::ALL {
         let mnemonic = float.mnemonic();
-        let Some(Spelling { assignment, operation, destination, sources }) = spelling(mnemonic) else { continue };
-        let (Some(kind), Some(source)) = (Kind::named(destination), Kind::named(sources[0])) else { continue };
+        let Some(Spelling { assignment, operation, destination, sources }) = spelling(mnemonic) else {
+            continue;
+        };
+        let (Some(kind), Some(source)) = (Kind::named(destination), Kind::named(sources[0])) else {
+            continue;
+        };
         let second = sources.get(1).map_or(Some(source), |name| Kind::named(name));
         let Some(second) = second else { continue };
         let operands = Operands {
@@ -148,7 +164,10 @@ fn check_arithmetic(random: &mut Random) -> usize {
                 (exact, scale) = (exact + x, scale.max(x.abs()));
             }
             let error = (kind.value(&result, to) - kind.round(exact)).abs();
-            assert!(error <= kind.precision() * scale, "{mnemonic} lane {lane}: off by {error:e} from {exact}");
+            assert!(
+                error <= kind.precision() * scale,
+                "{mnemonic} lane {lane}: off by {error:e} from {exact}"
+            );
         }
         checked += 1;
     }
@@ -186,7 +205,7 @@ fn comparisons_do_what_they_are_called() {
         for lane in 0..128 / kind.bytes() {
             let (a, b) = (kind.value(&[u; 2], lane), kind.value(&[v; 2], lane));
             let holds = if greater { a > b } else { a == b };
-            let old = lane * kind.bytes() / 4 % 2 == 0;
+            let old = (lane * kind.bytes() / 4).is_multiple_of(2);
             let expected = match assignment {
                 "&" => old && holds,
                 "|" => old || holds,
@@ -214,7 +233,7 @@ fn conversions_keep_small_integers() {
     let halves = pack(|value| f16::from_f32(value).to_bits());
     let integers = pack(|value| value as i16 as u16);
     let run = |float, u: [u32; 32]| {
-        execute(float, &Operands { u: [u; 2], ..Operands::default() }).expect(float.mnemonic())
+        execute(float, &Operands { u: [u; 2], ..Operands::default() }).expect("a model")
     };
     for (float, from, to) in [
         (Float::HFromHf, halves, integers),
@@ -243,7 +262,12 @@ fn conversions_keep_small_integers() {
 #[test]
 fn forms_without_a_model_are_refused() {
     for &float in Float::ALL {
-        assert_eq!(execute(float, &Operands::default()).is_some(), float.is_modelled(), "{}", float.mnemonic());
+        assert_eq!(
+            execute(float, &Operands::default()).is_some(),
+            float.is_modelled(),
+            "{}",
+            float.mnemonic()
+        );
     }
     assert_eq!(Float::ALL.iter().filter(|float| !float.is_modelled()).count(), 10);
 }

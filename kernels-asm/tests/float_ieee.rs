@@ -9,8 +9,13 @@ use support::{Random, fixed, nearest_half};
 /// Halves worth meeting every other half.
 fn interesting() -> Vec<u16> {
     let mut random = Random(7);
-    let edges = [0u16, 1, 2, 0x3ff, 0x400, 0x401, 0x3555, 0x3bff, 0x3c00, 0x3c01, 0x7bff, 0x7c00, 0x7c01, 0x7e00];
-    edges.iter().flat_map(|bits| [*bits, bits | 0x8000]).chain((0..16).map(|_| random.next() as u16)).collect()
+    let edges =
+        [0u16, 1, 2, 0x3ff, 0x400, 0x401, 0x3555, 0x3bff, 0x3c00, 0x3c01, 0x7bff, 0x7c00, 0x7c01, 0x7e00];
+    edges
+        .iter()
+        .flat_map(|bits| [*bits, bits | 0x8000])
+        .chain((0..16).map(|_| random.next() as u16))
+        .collect()
 }
 
 /// Bits of a half; one NaN for all.
@@ -43,8 +48,8 @@ fn arithmetic_on_halves_rounds_once() {
         for a in 0..=u16::MAX {
             let (x, y) = (f16::from_bits(a), f16::from_bits(b));
             let finite = x.is_finite() && y.is_finite();
-            let operations: [(fn(u16, u16) -> u16, f32, i128); 3] = [
-                (ieee::hf_add, x.to_f32() + y.to_f32(), (fixed(x) + fixed(y)) << 24),
+            let operations = [
+                (ieee::hf_add as fn(u16, u16) -> u16, x.to_f32() + y.to_f32(), (fixed(x) + fixed(y)) << 24),
                 (ieee::hf_sub, x.to_f32() - y.to_f32(), (fixed(x) - fixed(y)) << 24),
                 (ieee::hf_mpy, x.to_f32() * y.to_f32(), fixed(x) * fixed(y)),
             ];
@@ -123,7 +128,9 @@ fn integers_and_singles() {
     }
     assert_eq!(w(-f32::NAN), i32::MIN);
     assert_eq!(w(f32::NEG_INFINITY), i32::MIN);
-    for (word, expected) in [(16_777_217, 16_777_216.0), (16_777_219, 16_777_220.0), (-7, -7.0), (i32::MIN, -2147483648.0)] {
+    for (word, expected) in
+        [(16_777_217, 16_777_216.0), (16_777_219, 16_777_220.0), (-7, -7.0), (i32::MIN, -2147483648.0)]
+    {
         assert_eq!(f32::from_bits(ieee::sf_from_w(word as u32)), expected);
     }
 }
@@ -171,8 +178,11 @@ fn order() {
 fn fp8() {
     let value = |a: u8| {
         let (exponent, fraction) = (i32::from(a >> 3 & 15), f64::from(a & 7));
-        let magnitude =
-            if exponent == 0 { fraction / 8.0 * 2f64.powi(-7) } else { (1.0 + fraction / 8.0) * 2f64.powi(exponent - 8) };
+        let magnitude = if exponent == 0 {
+            fraction / 8.0 * 2f64.powi(-7)
+        } else {
+            (1.0 + fraction / 8.0) * 2f64.powi(exponent - 8)
+        };
         if a >> 7 == 1 { -magnitude } else { magnitude }
     };
     for a in 0..=u8::MAX {
@@ -210,13 +220,15 @@ fn lanes_of_conversions() {
     let word = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
     let half = |value: usize| f16::from_f32(value as f32).to_bits();
     let single = |value: usize| (value as f32).to_bits();
-    let halves = |at: usize| -> Vector { std::array::from_fn(|i| word(half(at + 2 * i), half(at + 2 * i + 1))) };
+    let halves =
+        |at: usize| -> Vector { std::array::from_fn(|i| word(half(at + 2 * i), half(at + 2 * i + 1))) };
     let singles = |at: usize| -> Vector { std::array::from_fn(|i| single(at + i)) };
 
     let [low, high] = float::sf_pair_from_hf(&halves(0));
     assert_eq!((low[3], high[3]), (single(6), single(7)));
     assert_eq!(float::hf_from_sf_sf(&singles(0), &singles(100))[5], word(half(5), half(105)));
-    let bytes: Vector = std::array::from_fn(|i| u32::from_le_bytes(std::array::from_fn(|j| (4 * i + j) as u8)));
+    let bytes: Vector =
+        std::array::from_fn(|i| u32::from_le_bytes(std::array::from_fn(|j| (4 * i + j) as u8)));
     let [low, high] = float::hf_pair_from_ub(&bytes);
     assert_eq!((low[2], high[2]), (word(half(8), half(9)), word(half(10), half(11))));
     let [low, high] = float::hf_pair_from_ub_even_odd(&bytes);

@@ -81,7 +81,8 @@ fn check(revision: Revision, tiles: usize, mut element: impl FnMut(bool, usize, 
     let (depth, group) = (32 * tiles, if revision == Revision::V73 { 4 } else { 8 });
     let mut bench = Bench::new(revision);
     let a: Vec<Vec<f16>> = (0..32).map(|row| (0..depth).map(|k| element(true, row, k)).collect()).collect();
-    let w: Vec<Vec<f16>> = (0..depth).map(|k| (0..32).map(|column| element(false, k, column)).collect()).collect();
+    let w: Vec<Vec<f16>> =
+        (0..depth).map(|k| (0..32).map(|column| element(false, k, column)).collect()).collect();
     for k in 0..depth {
         let tile = (k / 32) as u32 * TILE;
         for x in 0..32 {
@@ -92,11 +93,11 @@ fn check(revision: Revision, tiles: usize, mut element: impl FnMut(bool, usize, 
     bench.run(tiles as u32).expect("an ordinary product");
     assert_eq!(bench.unit.counters().tiles, tiles as u64);
     let mut inexact = 0;
-    for row in 0..32 {
+    for (row, a) in a.iter().enumerate() {
         for column in 0..32 {
             let (mut sum, mut largest) = (0i128, 0);
-            for k in 0..depth {
-                let product = fixed(a[row][k]) * fixed(w[k][column]);
+            for (a, w) in a.iter().zip(&w) {
+                let product = fixed(*a) * fixed(w[column]);
                 sum += product;
                 largest = largest.max(product.abs()).max(sum.abs());
             }
@@ -104,7 +105,10 @@ fn check(revision: Revision, tiles: usize, mut element: impl FnMut(bool, usize, 
             let error = ((fixed(result) << 24) - sum) as f64 * PRODUCT_UNIT;
             let bound = ulp(result) / 2.0
                 + (depth / group * (group + 2)) as f64 * 2f64.powi(-24) * (largest as f64 * PRODUCT_UNIT);
-            assert!(error.abs() <= bound, "{revision:?} ({row}, {column}): {result} off by {error:e}, bound {bound:e}");
+            assert!(
+                error.abs() <= bound,
+                "{revision:?} ({row}, {column}): {result} off by {error:e}, bound {bound:e}"
+            );
             inexact += usize::from(result != nearest_half(sum));
         }
     }
@@ -207,9 +211,13 @@ fn alignment_jams() {
 
 #[test]
 fn saturation_is_counted() {
-    for (value, bits, saturations) in
-        [(65504.0, 0x7bff, 0), (65536.0, 0x7c00, 1), (131_008.0, 0x7fff, 1), (1e9, 0x7fff, 1), (-1e9, 0xffff, 1)]
-    {
+    for (value, bits, saturations) in [
+        (65504.0, 0x7bff, 0),
+        (65536.0, 0x7c00, 1),
+        (131_008.0, 0x7fff, 1),
+        (1e9, 0x7fff, 1),
+        (-1e9, 0xffff, 1),
+    ] {
         let mut bench = Bench::new(Revision::V75);
         // value / 32768 is a half for each of them but 1e9, where any large one will do.
         bench.put(A, 5, 0, f16::from_f32(value / 32768.0));
@@ -360,7 +368,11 @@ fn accumulators_are_cleared_before_each_product() {
     for packet in [&[CLEAR][..], &PAIR, &[STORE]] {
         bench.issue(packet).expect("in order");
     }
-    assert_eq!(bench.issue(&PAIR), Err(Violation::AccumulatorNotCleared), "not by the store, nor the other one");
+    assert_eq!(
+        bench.issue(&PAIR),
+        Err(Violation::AccumulatorNotCleared),
+        "not by the store, nor the other one"
+    );
     bench.issue(&[CLEAR]).expect("clear");
     bench.issue(&PAIR).expect("cleared");
 }

@@ -155,6 +155,95 @@ unsafe extern "C" {
     pub static compute_resource_query_VTCM: Option<QueryVtcm>;
 }
 
+/// `HAP_power_set(context, request)`: a vote on clocks, buses or units.
+pub type PowerSet = unsafe extern "C" fn(*mut c_void, *const c_void) -> c_int;
+/// `qurt_hvx_lock(mode)`: mode 1 is a context of 128-byte vectors.
+pub type HvxLock = unsafe extern "C" fn(c_int) -> c_int;
+/// `qurt_hvx_unlock()`.
+pub type HvxUnlock = unsafe extern "C" fn() -> c_int;
+/// `estream_sim_mark(operator)`: what the words that follow work for, told to a simulator; what they worked for before.
+pub type Mark = unsafe extern "C" fn(u32) -> u32;
+
+/// An attribute block of compute resources: opaque, larger than any image's.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(8))]
+pub struct ResourceAttributes(pub [u64; 20]);
+
+/// `compute_resource_attr_init(attributes)`.
+pub type AttrInit = unsafe extern "C" fn(*mut ResourceAttributes) -> c_int;
+/// A setter with one small argument.
+pub type AttrSet = unsafe extern "C" fn(*mut ResourceAttributes, u8) -> c_int;
+/// `compute_resource_attr_set_vtcm_param(attributes, bytes, single_page)`.
+pub type AttrSetVtcm = unsafe extern "C" fn(*mut ResourceAttributes, u32, u8) -> c_int;
+/// `compute_resource_attr_set_release_callback(attributes, callback, argument)`.
+pub type AttrSetCallback = unsafe extern "C" fn(
+    *mut ResourceAttributes,
+    extern "C" fn(u32, *mut c_void) -> c_int,
+    *mut c_void,
+) -> c_int;
+/// `compute_resource_attr_get_vtcm_ptr(attributes)`.
+pub type AttrGetVtcm = unsafe extern "C" fn(*mut ResourceAttributes) -> *mut c_void;
+/// `compute_resource_acquire(attributes, timeout_us)`: a context, 0 for failure.
+pub type Acquire = unsafe extern "C" fn(*mut ResourceAttributes, u32) -> u32;
+/// `compute_resource_acquire_cached(context, timeout_us)`.
+pub type AcquireCached = unsafe extern "C" fn(u32, u32) -> c_int;
+/// A function of a context.
+pub type OfContext = unsafe extern "C" fn(u32) -> c_int;
+
+unsafe extern "C" {
+    /// Votes; without the matrix unit's, its first word hangs the DSP.
+    #[linkage = "extern_weak"]
+    pub static HAP_power_set: Option<PowerSet>;
+    /// A vector context for the calling thread; some images give one with the thread.
+    #[linkage = "extern_weak"]
+    pub static qurt_hvx_lock: Option<HvxLock>;
+    /// Gives it back.
+    #[linkage = "extern_weak"]
+    pub static qurt_hvx_unlock: Option<HvxUnlock>;
+    /// A simulator's, for all threads: nobody provides it on a device.
+    #[linkage = "extern_weak"]
+    pub static estream_sim_mark: Option<Mark>;
+    /// A simulator's, for the calling thread.
+    #[linkage = "extern_weak"]
+    pub static estream_sim_mark_thread: Option<Mark>;
+    /// Makes an attribute block that asks for nothing.
+    #[linkage = "extern_weak"]
+    pub static compute_resource_attr_init: Option<AttrInit>;
+    /// Asks for scratchpad.
+    #[linkage = "extern_weak"]
+    pub static compute_resource_attr_set_vtcm_param: Option<AttrSetVtcm>;
+    /// Asks for the matrix unit.
+    #[linkage = "extern_weak"]
+    pub static compute_resource_attr_set_hmx_param: Option<AttrSet>;
+    /// Asks for a context whose resources come and go.
+    #[linkage = "extern_weak"]
+    pub static compute_resource_attr_set_cache_mode: Option<AttrSet>;
+    /// Names who is called when the system wants its resources back.
+    #[linkage = "extern_weak"]
+    pub static compute_resource_attr_set_release_callback: Option<AttrSetCallback>;
+    /// Where the scratchpad is.
+    #[linkage = "extern_weak"]
+    pub static compute_resource_attr_get_vtcm_ptr: Option<AttrGetVtcm>;
+    /// Acquires what an attribute block asks for.
+    #[linkage = "extern_weak"]
+    pub static compute_resource_acquire: Option<Acquire>;
+    /// Gives a context back.
+    #[linkage = "extern_weak"]
+    pub static compute_resource_release: Option<OfContext>;
+    /// Makes a cached context's resources usable.
+    #[linkage = "extern_weak"]
+    pub static compute_resource_acquire_cached: Option<AcquireCached>;
+    /// Lends them back to the system.
+    #[linkage = "extern_weak"]
+    pub static compute_resource_release_cached: Option<OfContext>;
+    /// Locks the matrix unit for the calling thread.
+    #[linkage = "extern_weak"]
+    pub static compute_resource_hmx_lock: Option<OfContext>;
+    /// Unlocks it.
+    #[linkage = "extern_weak"]
+    pub static compute_resource_hmx_unlock: Option<OfContext>;
+}
+
 /// The 19.2 MHz timer, as the header's inline of this name reads it.
 #[must_use]
 #[allow(non_snake_case)]

@@ -23,6 +23,8 @@ pub struct Decoded<'a> {
     pub k: usize,
     /// The tiles, end to end.
     pub words: &'a [f32],
+    /// Bytes that are likely decoded next: they may be brought near meanwhile.
+    pub ahead: &'a [u8],
 }
 
 /// Products of activations by stored weights. Slices have the lengths their docs say; implementations check them once per

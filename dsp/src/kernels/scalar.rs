@@ -16,15 +16,16 @@ use half::f16;
 #[derive(Clone, Copy, Debug)]
 pub struct Scalar;
 
-/// The portable backends with one digit or two. The integer one is slower than f32 without units for it, so it comes last.
+/// The portable backends with one digit or two. The integer one is slower than f32 without units for it, so it comes last;
+/// a skel, whose matrix unit takes halves, has no use for its code.
 pub(super) fn backends(one_digit: bool) -> impl Iterator<Item = Backend> {
     let plain = Backend::plain(KernelSet::SCALAR, &Scalar, &Plain(Scalar));
-    let int8 = if one_digit {
-        plain.with_scaled(KernelSet::SCALAR_INT8.union(KernelSet::ONE_DIGIT), &ScalarInt8::<1>)
-    } else {
-        plain.with_scaled(KernelSet::SCALAR_INT8, &ScalarInt8::<2>)
+    let int8 = match one_digit {
+        _ if cfg!(target_arch = "hexagon") => None,
+        true => Some(plain.with_scaled(KernelSet::SCALAR_INT8.union(KernelSet::ONE_DIGIT), &ScalarInt8::<1>)),
+        false => Some(plain.with_scaled(KernelSet::SCALAR_INT8, &ScalarInt8::<2>)),
     };
-    [plain, int8].into_iter()
+    core::iter::once(plain).chain(int8)
 }
 
 type Words = [u32; LANES];

@@ -21,9 +21,11 @@ use crate::kernels::hexagon::hvx::{
     widen, zero,
 };
 use crate::kernels::hexagon::tiles::{self, Exponent};
+use crate::platform::working_for;
 use crate::view::{Grid, Rows};
 use core::ops::Range;
 use estream_idl::address::TILE;
+use estream_idl::operator::Operator;
 use estream_idl::recipe::Attention;
 
 const VECTOR: usize = size_of::<V>();
@@ -231,7 +233,8 @@ impl Head<'_> {
             self.load(block);
             self.score(tiles.clone());
             let pairs = tiles.len() * PAIRS;
-            pool.run(pairs, &|_, pair| self.weigh(chunk.start, tiles.start * PAIRS + pair, block));
+            let weigh = |_, pair: usize| self.weigh(chunk.start, tiles.start * PAIRS + pair, block);
+            working_for(Operator::Softmax, || pool.run(pairs, &weigh));
             self.mix(tiles.clone());
             pool.run(pairs, &|_, pair| self.accumulate(tiles.start * PAIRS + pair, block));
         }

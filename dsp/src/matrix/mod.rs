@@ -29,11 +29,13 @@ use crate::linear::Weights;
 use crate::model::Model;
 #[cfg(target_arch = "hexagon")]
 use crate::platform;
+use crate::platform::working_for;
 use crate::pool::Pool;
 use crate::routes::Route;
 use crate::view::{Grid, Rows};
 use estream_idl::address::TILE;
 use estream_idl::call::Config;
+use estream_idl::operator::Operator;
 use estream_idl::recipe::Mixer;
 use estream_idl::status::{Refusal, Status};
 use estream_idl::sync::{AtomicU32, Ordering};
@@ -180,8 +182,11 @@ impl Machine {
         tokens: usize,
         out: &Grid<'_>,
     ) {
+        let Pass { attention, spans, .. } = *pass;
         self.with(pass.pool, scratch, |context| {
-            attention::attend(context, pass.attention, pass.spans, queries, keys, values, tokens, out);
+            working_for(Operator::Attention, || {
+                attention::attend(context, attention, spans, queries, keys, values, tokens, out);
+            });
         });
     }
 

@@ -18,13 +18,14 @@ use crate::kernels::hexagon::hvx::{self, FLOATS, V, splat_f, zero};
 use crate::kernels::hexagon::tiles::{self, ACTIVATION_ROOM, Exponent};
 use crate::linear::Weights;
 use crate::pipeline::{Activate, CHAIN_TILES, Decode, Fetch, Matrix, Multiply, Piece, Scatter, Table};
-use crate::platform::Patience;
+use crate::platform::{Patience, thread_working_for, working_for};
 use crate::pool::Pool;
 use crate::routes::Route;
 use crate::view::{Grid, Rows};
 use core::sync::atomic::{AtomicBool, Ordering};
 use estream_idl::address::TILE;
 use estream_idl::format::StripLayout;
+use estream_idl::operator::Operator;
 
 /// Bytes of a vector.
 const VECTOR: usize = size_of::<V>();
@@ -153,7 +154,8 @@ pub(super) fn gather<'r>(
     rows: usize,
     row: &(dyn Fn(usize) -> Option<&'r [f32]> + Sync),
 ) {
-    pool.run(rows.div_ceil(TILE) * PAIRS, &|_, pair| {
+    let pairs = rows.div_ceil(TILE) * PAIRS;
+    let body = |_, pair: usize| {
         // SAFETY: the two rows' exponents are this task's, before anybody reads them.
         let held = unsafe { pad.slice_mut::<i32>(exponents + 8 * pair, 2) };
         let rows = [row(2 * pair), row(2 * pair + 1)];
@@ -173,7 +175,8 @@ pub(super) fn gather<'r>(
             // SAFETY: the vector of a row pair and a tile is this task's alone.
             unsafe { pad.write(at, v) };
         }
-    });
+    };
+    working_for(Operator::Gather, || pool.run(pairs, &body));
 }
 
 /// The exponent of a row, wherever it begins and however long it is.
@@ -316,8 +319,35 @@ const fn planes(layout: StripLayout) -> [usize; 6] {
     [0, layout.extra, layout.super_, layout.scales, layout.mins, layout.bytes]
 }
 
+/// Each piece of work, told to a simulator for what it is.
 impl Work for Job<'_> {
     fn fetch(&self, fetch: &Fetch, turn: u32) {
+        thread_working_for(Operator::Fetch, || self.begin_fetch(fetch, turn));
+    }
+
+    fn arrived(&self, turn: u32) -> bool {
+        thread_working_for(Operator::Fetch, || self.context.machine.units.lock().arrived(turn))
+    }
+
+    fn multiply(&self, multiply: &Multiply) {
+        thread_working_for(Operator::Multiply, || self.multiply_piece(multiply));
+    }
+
+    fn decode(&self, decode: &Decode, number: u32) {
+        thread_working_for(Operator::Decode, || self.decode_share(decode, number));
+    }
+
+    fn activate(&self, activate: &Activate, number: u32) {
+        thread_working_for(Operator::Activate, || self.activate_share(activate, number));
+    }
+
+    fn scatter(&self, scatter: &Scatter, number: u32) {
+        thread_working_for(Operator::Scatter, || self.scatter_share(scatter, number));
+    }
+}
+
+impl Job<'_> {
+    fn begin_fetch(&self, fetch: &Fetch, turn: u32) {
         let Context { machine, pad, .. } = self.context;
         let (weights, strip) = self.weights(&fetch.piece);
         let (format, bytes) = (weights.format, weights.strip(strip).bytes);
@@ -338,11 +368,7 @@ impl Work for Job<'_> {
         units.fetch(turn, copies);
     }
 
-    fn arrived(&self, turn: u32) -> bool {
-        self.context.machine.units.lock().arrived(turn)
-    }
-
-    fn multiply(&self, multiply: &Multiply) {
+    fn multiply_piece(&self, multiply: &Multiply) {
         let Context { machine, pad, pool } = self.context;
         pool.beat();
         let piece = &multiply.piece;
@@ -366,7 +392,7 @@ impl Work for Job<'_> {
         }
     }
 
-    fn decode(&self, decode: &Decode, number: u32) {
+    fn decode_share(&self, decode: &Decode, number: u32) {
         let Context { machine, pad, .. } = self.context;
         let (weights, _) = self.weights(&decode.piece);
         let count = decode.piece.tiles.len();
@@ -382,7 +408,7 @@ impl Work for Job<'_> {
         Machine::add(&machine.weights, u32::from(worst >= OVERFLOW));
     }
 
-    fn activate(&self, activate: &Activate, number: u32) {
+    fn activate_share(&self, activate: &Activate, number: u32) {
         let (layout, pad) = (self.layout, self.context.pad);
         let [gate, up] = [layout.o[activate.gate], layout.o[activate.up]];
         let pairs = share(number, self.row_tiles() * PAIRS, 1);
@@ -402,7 +428,7 @@ impl Work for Job<'_> {
         self.count(seen, pairs.flat_map(all));
     }
 
-    fn scatter(&self, scatter: &Scatter, number: u32) {
+    fn scatter_share(&self, scatter: &Scatter, number: u32) {
         let at = self.layout.o[scatter.o];
         let pairs = share(number, self.row_tiles() * PAIRS, 1);
         let mut seen = zero();

@@ -7,10 +7,12 @@
 use crate::kernels::Chain;
 use crate::linear::Weights;
 use crate::matrix::operator::Rowed;
+use crate::platform::working_for;
 use crate::pool::Pool;
 use crate::view::{Grid, Rows};
 use estream_idl::address::TILE;
 use estream_idl::format::Format;
+use estream_idl::operator::Operator;
 use estream_idl::status::{Refusal, Status};
 use estream_idl::tile;
 
@@ -55,7 +57,9 @@ pub fn check(pool: &Pool<'_>, scratch: &mut [f32]) -> Result<(), Refusal> {
     let mut out = [0f32; ROWS * TILE];
     let weights = Weights { format: Format::Q4_0, k: K, bytes: &strip.0 };
     let grid = Rowed::Whole(Grid::new(&mut out, TILE));
-    machine.product(pool, scratch, Rows::new(&x, K), weights, 0, grid, Chain::Start);
+    working_for(Operator::SelfTest, || {
+        machine.product(pool, scratch, Rows::new(&x, K), weights, 0, grid, Chain::Start);
+    });
     machine.check()?;
     for (index, &value) in out.iter().enumerate() {
         let (row, column) = (index / TILE, index % TILE);

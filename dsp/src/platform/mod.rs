@@ -11,6 +11,7 @@
 //! | `spawn(name, body, argument)`, `Thread::join` | a firmware thread with a stack of [`STACK_BYTES`] |
 //! | `guarded(body)` | whether `body` returned; `false` when it panicked where panics unwind |
 //! | `processors()`, `scratch_bytes()` | what computes, and the scratchpad (VTCM) beside it |
+//! | `working_for(operator, body)` and `thread_working_for` | runs `body`; a simulator counts it for the operator |
 //! | `has_matrix_unit()` | whether the matrix unit, or natively its model, can be had |
 //! | `Memory` | one zeroed, page-aligned, private block |
 //!
@@ -28,12 +29,13 @@ mod qurt;
 
 #[cfg(not(target_arch = "hexagon"))]
 pub use posix::{
-    Memory, Thread, guarded, has_matrix_unit, is_firmware_thread, now_ns, processors, scratch_bytes, spawn, wait, wake,
+    Memory, Thread, guarded, has_matrix_unit, is_firmware_thread, now_ns, processors, scratch_bytes, spawn,
+    thread_working_for, wait, wake, working_for,
 };
 #[cfg(target_arch = "hexagon")]
 pub use qurt::{
-    Memory, Thread, Vtcm, guarded, has_matrix_unit, log_fatal, map, now_ns, processors, scratch_bytes, spawn, unmap, wait,
-    wake,
+    Memory, Thread, Vtcm, guarded, has_matrix_unit, log_fatal, map, now_ns, processors, scratch_bytes, spawn,
+    thread_working_for, unmap, wait, wake, working_for,
 };
 
 /// Stack of every firmware thread in bytes. The same natively as on the DSP, so that a kernel which needs more is found

@@ -8,6 +8,7 @@ use super::STACK_BYTES;
 use core::cell::Cell;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU32;
+use estream_idl::operator::Operator;
 use estream_idl::status::Status;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::thread::futex;
@@ -98,6 +99,16 @@ pub fn processors() -> u32 {
 #[must_use]
 pub const fn scratch_bytes() -> u32 {
     8 << 20
+}
+
+/// Runs `body`: nobody listens for what it is natively.
+pub fn working_for<T>(_: Operator, body: impl FnOnce() -> T) -> T {
+    body()
+}
+
+/// As [`working_for`], of the calling thread alone.
+pub fn thread_working_for<T>(_: Operator, body: impl FnOnce() -> T) -> T {
+    body()
 }
 
 /// Whether there is a matrix unit: its software model, always.

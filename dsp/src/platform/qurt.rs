@@ -7,11 +7,16 @@
 //! The clock goes through an import, not the timer register alone: its unit is the image's business, and a simulator,
 //! where that register stands still, can answer from its own clock.
 
+mod vtcm;
+
+pub use vtcm::{Vtcm, has_matrix_unit};
+
 use super::STACK_BYTES;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
 use estream_idl::address::PAGE;
+use estream_idl::operator::Operator;
 use estream_idl::status::Status;
 use hexagon_sdk_sys as sys;
 
@@ -19,6 +24,8 @@ use hexagon_sdk_sys as sys;
 const NAP_US: u64 = 50;
 /// Bytes of a line of the platform's log.
 const LOG_BYTES: usize = 200;
+/// Mode of a vector context with vectors of 128 bytes.
+const VECTORS_OF_128: c_int = 1;
 /// What stands at the low end of a thread's block, before its stack.
 const LAUNCH_BYTES: usize = 128;
 
@@ -91,6 +98,28 @@ fn c_string(text: &str) -> [c_char; LOG_BYTES + 1] {
     string
 }
 
+/// Runs `body`, told to a simulator as work of all threads for `operator`.
+pub fn working_for<T>(operator: Operator, body: impl FnOnce() -> T) -> T {
+    // SAFETY: the weak static is read once loaded and never changes.
+    marked(unsafe { sys::estream_sim_mark }, operator, body)
+}
+
+/// Runs `body`, told to a simulator as work of this thread for `operator`.
+pub fn thread_working_for<T>(operator: Operator, body: impl FnOnce() -> T) -> T {
+    // SAFETY: the weak static is read once loaded and never changes.
+    marked(unsafe { sys::estream_sim_mark_thread }, operator, body)
+}
+
+fn marked<T>(mark: Option<sys::Mark>, operator: Operator, body: impl FnOnce() -> T) -> T {
+    let Some(mark) = mark else { return body() };
+    // SAFETY: a mark has no precondition.
+    let before = unsafe { mark(operator as u32) };
+    let result = body();
+    // SAFETY: as above.
+    unsafe { mark(before) };
+    result
+}
+
 /// Runs `body`. A panic aborts the protection domain here, so whoever sees an answer sees `true`.
 pub fn guarded(body: impl FnOnce()) -> bool {
     body();
@@ -108,7 +137,16 @@ const _: () = assert!(size_of::<Launch>() <= LAUNCH_BYTES);
 extern "C" fn run(block: *mut c_void) {
     // SAFETY: `spawn` wrote a Launch there; the block lives until after this thread was joined.
     let launch = unsafe { block.cast::<Launch>().read() };
+    // SAFETY: the weak statics are read once loaded and never change.
+    let (lock, unlock) = unsafe { (sys::qurt_hvx_lock, sys::qurt_hvx_unlock) };
+    // SAFETY: a vector context for this thread, given back below. An image that does not have the call, or refuses it,
+    // gives threads their contexts itself.
+    let locked = lock.is_some_and(|lock| unsafe { lock(VECTORS_OF_128) } == 0);
     (launch.body)(launch.argument);
+    if let (true, Some(unlock)) = (locked, unlock) {
+        // SAFETY: locked above, on this thread.
+        unsafe { unlock() };
+    }
     // SAFETY: nothing on this stack waits to be dropped.
     unsafe { sys::qurt_thread_exit(0) }
 }

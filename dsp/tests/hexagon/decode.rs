@@ -5,7 +5,8 @@ use estream_dsp::kernels::hexagon::decode::{OVERFLOW, PAIRS, Planes, Tile};
 use estream_dsp::kernels::hexagon::hvx;
 use estream_dsp::kernels::scalar::Scalar;
 use estream_dsp::kernels::{Kernels, Strip};
-use estream_idl::format::{Format, Min, Scale};
+use crate::stored::{small, stored};
+use estream_idl::format::{Format, Min};
 use half::f16;
 
 const FORMATS: [Format; 15] = [
@@ -25,62 +26,6 @@ const FORMATS: [Format; 15] = [
     Format::IQ4_NL,
     Format::MXFP4,
 ];
-
-/// A strip of random codes with sane scales, at a vector's border.
-struct Stored {
-    memory: Vec<[u128; 8]>,
-    bytes: usize,
-}
-
-impl Stored {
-    fn bytes(&self) -> &[u8] {
-        let from = self.memory.as_ptr().cast::<u8>().align_offset(128);
-        // SAFETY: 128 bytes a block, one block more than needed, plain bytes.
-        unsafe { core::slice::from_raw_parts(self.memory.as_ptr().cast::<u8>().add(from), self.bytes) }
-    }
-}
-
-fn stored(format: Format, k: usize, seed: u64, mut half: impl FnMut(&mut Random) -> f16) -> Stored {
-    let mut random = Random::new(seed);
-    let layout = format.strip(k);
-    let mut bytes: Vec<u8> = (0..layout.bytes).map(|_| random.bits() as u8).collect();
-    let mut halves = |bytes: &mut [u8], random: &mut Random| {
-        for two in bytes.chunks_exact_mut(2) {
-            two.copy_from_slice(&half(random).to_le_bytes());
-        }
-    };
-    match format.element {
-        estream_idl::format::Element::F32 => {
-            for four in bytes.chunks_exact_mut(4) {
-                four.copy_from_slice(&random.unit().to_le_bytes());
-            }
-        }
-        estream_idl::format::Element::BF16 => {
-            for two in bytes.chunks_exact_mut(2) {
-                two.copy_from_slice(&((random.unit().to_bits() >> 16) as u16).to_le_bytes());
-            }
-        }
-        estream_idl::format::Element::F16 => halves(&mut bytes, &mut random),
-        estream_idl::format::Element::None => {
-            halves(&mut bytes[layout.super_..layout.scales], &mut random);
-            match format.scale {
-                Scale::F16 => halves(&mut bytes[layout.scales..], &mut random),
-                Scale::E8M0 => bytes[layout.scales..].iter_mut().for_each(|byte| *byte = 118 + *byte % 8),
-                _ => {}
-            }
-        }
-    }
-    let mut memory = vec![[0u128; 8]; layout.bytes / 128 + 1];
-    let from = memory.as_ptr().cast::<u8>().align_offset(128);
-    // SAFETY: as in `bytes`.
-    let to = unsafe { core::slice::from_raw_parts_mut(memory.as_mut_ptr().cast::<u8>().add(from), layout.bytes) };
-    to.copy_from_slice(&bytes);
-    Stored { memory, bytes: layout.bytes }
-}
-
-fn small(random: &mut Random) -> f16 {
-    f16::from_f32(random.unit() / 64.0)
-}
 
 fn weight(tile: &Tile, k: usize, column: usize) -> f16 {
     let word = hvx::to_words(tile[k / 2])[column];
@@ -103,7 +48,7 @@ fn terms(format: Format, exact: &[f32]) -> f64 {
 fn every_format_is_within_half_a_unit_in_tiles() {
     for (index, format) in FORMATS.into_iter().enumerate() {
         for k in [32, 96, 256, 544] {
-            let stored = stored(format, k, 77 + index as u64, small);
+            let stored = stored(format, k, 1, 77 + index as u64, small);
             let tiles = k / 32;
             let strip = Strip { format, k, bytes: stored.bytes() };
             let mut exact = vec![0.0; k * 32];
@@ -129,7 +74,7 @@ fn every_format_is_within_half_a_unit_in_tiles() {
 #[test]
 fn a_part_decodes_as_in_the_whole() {
     for (index, format) in FORMATS.into_iter().enumerate() {
-        let stored = stored(format, 640, 5 + index as u64, small);
+        let stored = stored(format, 640, 1, 5 + index as u64, small);
         let planes = Planes::new(format, 640, stored.bytes()).expect("planes");
         let mut whole = vec![[hvx::zero(); PAIRS]; 20];
         let _ = planes.tiles(0..20, &mut whole);
@@ -146,7 +91,7 @@ fn a_part_decodes_as_in_the_whole() {
 fn rows_are_floats_within_a_few_units_and_plain_elements_exact() {
     for (index, format) in FORMATS.into_iter().enumerate() {
         let k = 288;
-        let stored = stored(format, k, 31 + index as u64, small);
+        let stored = stored(format, k, 1, 31 + index as u64, small);
         let strip = Strip { format, k, bytes: stored.bytes() };
         let mut exact = vec![0.0; k * 32];
         Scalar.decode(strip, 0..9, &mut exact);
@@ -169,13 +114,13 @@ fn what_no_half_can_hold_is_reported() {
         f16::from_f32(if count % n == 0 { rare } else { 1.0 })
     };
     for format in [Format::Q4_0, Format::Q4_1, Format::Q8_0, Format::Q6_K] {
-        let stored = stored(format, 256, 3, |_| every(23, 60_000.0));
+        let stored = stored(format, 256, 1, 3, |_| every(23, 60_000.0));
         let planes = Planes::new(format, 256, stored.bytes()).expect("planes");
         let mut out = vec![[hvx::zero(); PAIRS]; 8];
         assert!(planes.tiles(0..8, &mut out) >= OVERFLOW, "{format:?}");
     }
     for format in [Format::F16, Format::Q4_0, Format::Q3_K] {
-        let stored = stored(format, 256, 9, |_| every(23, f32::NAN));
+        let stored = stored(format, 256, 1, 9, |_| every(23, f32::NAN));
         let planes = Planes::new(format, 256, stored.bytes()).expect("planes");
         let mut out = vec![[hvx::zero(); PAIRS]; 8];
         assert!(planes.tiles(0..8, &mut out) >= OVERFLOW, "{format:?}");

@@ -2,7 +2,9 @@
 
 mod decode;
 mod float;
+mod operator;
 mod rows;
+mod stored;
 
 /// A small generator: tests say which seed they ran.
 #[derive(Debug)]

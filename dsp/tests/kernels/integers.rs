@@ -65,7 +65,7 @@ impl Case {
             let range = first..tiles.min(first + steps.next().expect("steps"));
             let words = self.decode(products, range.clone(), tile);
             let k = (32 * range.end).min(self.k) - 32 * range.start;
-            let weights = Decoded { format, k, words: &words };
+            let weights = Decoded { format, k, words: &words, ahead: &self.bytes };
             let chain = if first == 0 && start.is_none() { Chain::Start } else { Chain::Continue };
             for row in (0..rows).step_by(row_step) {
                 let rows = row..rows.min(row + row_step);

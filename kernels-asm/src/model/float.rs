@@ -16,8 +16,8 @@ pub mod qf;
 pub use execute::{Operands, execute};
 
 use lanes::{
-    EVEN_ODD, NEIGHBOURS, compare_halfwords, compare_words, halfwords, halfwords2, halves, narrow_bytes2, narrow2,
-    widen, widen_bytes, widen2, words, words2,
+    EVEN_ODD, NEIGHBOURS, compare_halfwords, compare_words, halfwords, halfwords2, halves, narrow_bytes2,
+    narrow2, widen, widen_bytes, widen2, words, words2,
 };
 
 /// A vector register: 128 bytes as little-endian words.
@@ -227,7 +227,9 @@ pub fn hf_neg(u: &Vector) -> Vector {
 }
 
 fn accumulate_pair(x: &Pair, u: &Vector, v: &Vector, f: impl Fn(u32, u16, u16) -> u32) -> Pair {
-    core::array::from_fn(|side| core::array::from_fn(|i| f(x[side][i], halves(u[i])[side], halves(v[i])[side])))
+    core::array::from_fn(|side| {
+        core::array::from_fn(|i| f(x[side][i], halves(u[i])[side], halves(v[i])[side]))
+    })
 }
 
 fn hf_from_b(byte: u8) -> u16 {

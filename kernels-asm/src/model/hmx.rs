@@ -8,6 +8,11 @@
 
 mod accumulator;
 mod convert;
+mod violation;
+#[allow(unsafe_code)]
+mod wide;
+
+pub use violation::{Place, Violation};
 
 use super::{Memory, Vtcm};
 use crate::word::{Block, Hmx, Reach};
@@ -52,122 +57,6 @@ impl Revision {
             Self::V81 => -256,
         }
     }
-}
-
-/// Which operand a violation is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// The activation tiles.
-    Activation,
-    /// The weight tiles.
-    Weight,
-    /// The output tile.
-    Output,
-    /// The bias block.
-    Bias,
-}
-
-impl core::fmt::Display for Place {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Activation => "activation",
-            Self::Weight => "weight",
-            Self::Output => "output",
-            Self::Bias => "bias block",
-        })
-    }
-}
-
-/// A rule of the unit that a kernel broke.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Violation {
-    /// The operand is not in VTCM as a whole.
-    #[error("HMX {place} at {address:#010x}, {length} bytes, is not in VTCM")]
-    OutsideVtcm {
-        /// Which operand.
-        place: Place,
-        /// Its first byte.
-        address: u32,
-        /// Its bytes.
-        length: u32,
-    },
-    /// The address is no multiple of what the operand needs.
-    #[error("HMX {place} at {address:#010x} is not aligned to {alignment} bytes")]
-    Misaligned {
-        /// Which operand.
-        place: Place,
-        /// Its address.
-        address: u32,
-        /// What it should be a multiple of.
-        alignment: u32,
-    },
-    /// The operand crosses a multiple of 256 KiB, and VTCM is not one page.
-    #[error("HMX {place} at {address:#010x}, {length} bytes, crosses a 256 KiB border")]
-    CrossesPage {
-        /// Which operand.
-        place: Place,
-        /// Its first byte.
-        address: u32,
-        /// Its bytes.
-        length: u32,
-    },
-    /// Rt says a number of tiles that one multiply cannot take.
-    #[error("HMX {place} of {tiles} tiles in one multiply, at most {MAX_TILES}")]
-    TooManyTiles {
-        /// Which operand.
-        place: Place,
-        /// Tiles asked for.
-        tiles: u32,
-    },
-    /// Rt is not the last byte of a whole number of tiles.
-    #[error("HMX {place} with limit {limit:#x}, which is not 2048 n - 1")]
-    PartialTile {
-        /// Which operand.
-        place: Place,
-        /// The value of Rt.
-        limit: u32,
-    },
-    /// Activation and weight have different lengths.
-    #[error("HMX multiply of {activation} activation tiles and {weight} weight tiles")]
-    UnequalTiles {
-        /// Tiles of the activation.
-        activation: u32,
-        /// Tiles of the weight.
-        weight: u32,
-    },
-    /// An activation word without its weight word in the same packet, or the other way round, or in the wrong order.
-    #[error("HMX {0} without its partner in the same packet")]
-    SplitPair(Place),
-    /// Words in one packet that must each be alone.
-    #[error("HMX packet with {0} words that must be alone")]
-    CrowdedPacket(usize),
-    /// A product added to an accumulator that `mxclracc.hf` has not cleared since the last store.
-    #[error("HMX multiply into an accumulator that was not cleared")]
-    AccumulatorNotCleared,
-    /// A store from an accumulator that holds nothing.
-    #[error("HMX store to {address:#010x} from an accumulator that holds nothing")]
-    NothingAccumulated {
-        /// Where the store would have gone.
-        address: u32,
-    },
-    /// A store before a bias block was loaded since the unit was locked.
-    #[error("HMX store to {address:#010x} without a bias block loaded")]
-    NoBias {
-        /// Where the store would have gone.
-        address: u32,
-    },
-    /// Rt of a store is not 0.
-    #[error("HMX store with Rt {0:#x}, not 0")]
-    StoreOffset(u32),
-    /// The unit was used by a thread that does not hold its lock.
-    #[error("HMX used without its lock")]
-    NotLocked,
-    /// The unit was used without a power vote, which hangs the DSP.
-    #[error("HMX used without a power vote")]
-    NotPowered,
-    /// A word that this model does not serve.
-    #[error("HMX word without a model: {0}")]
-    NotModelled(&'static str),
 }
 
 /// What the unit has done.
@@ -266,9 +155,10 @@ impl Unit {
         }
         match issues {
             [] => Ok(()),
-            [Issue { word: Hmx::Activation(Block::Deep), s, t }, Issue { word: Hmx::Weight(Reach::Plain), s: ws, t: wt }] => {
-                self.multiply(memory, (*s, *t), (*ws, *wt))
-            }
+            [
+                Issue { word: Hmx::Activation(Block::Deep), s, t },
+                Issue { word: Hmx::Weight(Reach::Plain), s: ws, t: wt },
+            ] => self.multiply(memory, (*s, *t), (*ws, *wt)),
             [Issue { word: Hmx::Activation(_), .. }, ..] => Err(Violation::SplitPair(Place::Activation)),
             [Issue { word: Hmx::Weight(_), .. }, ..] => Err(Violation::SplitPair(Place::Weight)),
             [Issue { word, s, t }] => match *word {
@@ -289,7 +179,9 @@ impl Unit {
     /// `mxclracc.hf`: clears both accumulators.
     pub fn clear(&mut self) -> Result<(), Violation> {
         self.usable()?;
-        self.accumulators = [Accumulator::zero(self.revision), Accumulator::zero(self.revision)];
+        for accumulator in &mut self.accumulators {
+            accumulator.clear(self.revision);
+        }
         self.contents = [Content::Clear; 2];
         Ok(())
     }
@@ -364,7 +256,7 @@ impl Unit {
             let a = Operand::decode(&bytes);
             self.read(memory, Place::Weight, weight.0 + tile * TILE, &mut bytes)?;
             let w = Operand::decode(&bytes);
-            self.accumulators[self.current].multiply(&a, &w, self.revision);
+            wide::multiply(&mut self.accumulators[self.current], &a, &w, self.revision);
         }
         self.contents[self.current] = Content::Live;
         self.counters.pairs += 1;
@@ -444,7 +336,7 @@ impl Unit {
 
     /// The rules for where an operand may lie.
     fn operand(&self, place: Place, address: u32, length: u32, alignment: u32) -> Result<(), Violation> {
-        if address % alignment != 0 {
+        if !address.is_multiple_of(alignment) {
             return Err(Violation::Misaligned { place, address, alignment });
         }
         if !self.vtcm.contains(address, length) {
@@ -465,7 +357,11 @@ impl Unit {
         into: &mut [u8],
     ) -> Result<(), Violation> {
         let length = into.len() as u32;
-        if memory.read(address, into) { Ok(()) } else { Err(Violation::OutsideVtcm { place, address, length }) }
+        if memory.read(address, into) {
+            Ok(())
+        } else {
+            Err(Violation::OutsideVtcm { place, address, length })
+        }
     }
 
     fn write(
@@ -476,6 +372,10 @@ impl Unit {
         from: &[u8],
     ) -> Result<(), Violation> {
         let length = from.len() as u32;
-        if memory.write(address, from) { Ok(()) } else { Err(Violation::OutsideVtcm { place, address, length }) }
+        if memory.write(address, from) {
+            Ok(())
+        } else {
+            Err(Violation::OutsideVtcm { place, address, length })
+        }
     }
 }

@@ -88,7 +88,8 @@ mod tests {
         for significand in 0..1u64 << 20 {
             for exponent in [-40, -36, -26, -24, -20, -11, -8, -6, -5] {
                 let exact = Exact { negative: significand & 1 == 0, significand, exponent, sticky: false };
-                let value = significand as f64 * 2f64.powi(exponent) * if exact.negative { -1.0 } else { 1.0 };
+                let value =
+                    significand as f64 * 2f64.powi(exponent) * if exact.negative { -1.0 } else { 1.0 };
                 let expected = half::f16::from_f64(value).to_bits();
                 assert_eq!(exact.round(Format::HF, Overflow::Infinity).0, u32::from(expected), "{value:e}");
             }
@@ -98,7 +99,9 @@ mod tests {
     #[test]
     fn a_sticky_tail_decides_ties_and_nothing_else() {
         let at = |significand, sticky| {
-            Exact { negative: false, significand, exponent: -1, sticky }.round(Format::HF, Overflow::Infinity).0
+            Exact { negative: false, significand, exponent: -1, sticky }
+                .round(Format::HF, Overflow::Infinity)
+                .0
         };
         // 2049 halves are 1024.5, a tie between 1024 and 1025.
         assert_eq!(at(2049, false), u32::from(half::f16::from_f32(1024.0).to_bits()));

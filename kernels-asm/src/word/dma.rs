@@ -21,8 +21,7 @@ pub enum Dma {
 
 impl Dma {
     /// Every one.
-    pub const ALL: [Self; 6] =
-        [Self::Start, Self::Link, Self::Poll, Self::Wait, Self::Pause, Self::Resume];
+    pub const ALL: [Self; 6] = [Self::Start, Self::Link, Self::Poll, Self::Wait, Self::Pause, Self::Resume];
 
     /// The instruction as the manuals spell it.
     #[must_use]
@@ -100,7 +99,9 @@ mod tests {
     /// The neighbours in the same classes: cache operations, l2fetch, barriers.
     #[test]
     fn neighbours_are_not_ours() {
-        for word in [0xa600_c000, 0xa680_c000, 0xa800_c000, 0xa840_c000, 0xa0e0_c00c, 0xa0e0_c02c, 0xa000_c000] {
+        for word in
+            [0xa600_c000, 0xa680_c000, 0xa800_c000, 0xa840_c000, 0xa0e0_c00c, 0xa0e0_c02c, 0xa000_c000]
+        {
             assert_eq!(identify(word), None, "{word:#010x}");
         }
     }

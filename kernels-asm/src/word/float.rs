@@ -332,7 +332,11 @@ mod tests {
             (0x1e05_e160, Float::SfFromW),
             (0x1e05_e120, Float::WFromSf),
         ] {
-            assert_eq!(identify(word).map(|form| form.operation), Some(Operation::Float(float)), "{word:#010x}");
+            assert_eq!(
+                identify(word).map(|form| form.operation),
+                Some(Operation::Float(float)),
+                "{word:#010x}"
+            );
         }
     }
 }

@@ -207,7 +207,8 @@ impl Hmx {
             Self::Convert => STORE | 0x10,
             Self::StoreConverted => STORE | 0x18,
             Self::Store { retain, positive } => {
-                STORE | BIT_13
+                STORE
+                    | BIT_13
                     | match (retain, positive) {
                         (false, false) => 0x04,
                         (false, true) => 0x09,
@@ -216,7 +217,8 @@ impl Hmx {
                     }
             }
             Self::StoreBefore { retain, positive } => {
-                STORE | BIT_13
+                STORE
+                    | BIT_13
                     | match (retain, positive) {
                         (false, false) => 0x00,
                         (false, true) => 0x01,
@@ -336,7 +338,7 @@ mod tests {
             for (s, t) in [(0, 0), (31, 28), (9, 30), (16, 3)] {
                 for parse in [Parse::More, Parse::MoreLoopEnd, Parse::Last] {
                     let word = hmx.encode(s, t, parse).expect("it has a name");
-                    let form = identify(word).expect(hmx.mnemonic());
+                    let form = identify(word).expect("a word of ours");
                     assert_eq!(form.operation, Operation::Hmx(hmx), "{word:#010x}");
                     let (has_s, has_t) = hmx.operands();
                     assert_eq!(form.sources[0], has_s.then_some(Register::Scalar(s)));
@@ -350,8 +352,22 @@ mod tests {
     /// Integer and fp8 words are found, and are not fp16 ones; the scalar instructions of the same class are not found.
     #[test]
     fn other_forms_are_other() {
-        for word in [0x9200_41ec, 0x9202_e3e0, 0x9202_e3e1, 0x9202_e346, 0x9202_e347, 0xa6e0_c011, 0xa6e0_c014, 0xa6e0_d710, 0xa6e0_c11d] {
-            assert_eq!(identify(word).map(|form| form.operation), Some(Operation::Hmx(Hmx::Other)), "{word:#010x}");
+        for word in [
+            0x9200_41ec,
+            0x9202_e3e0,
+            0x9202_e3e1,
+            0x9202_e346,
+            0x9202_e347,
+            0xa6e0_c011,
+            0xa6e0_c014,
+            0xa6e0_d710,
+            0xa6e0_c11d,
+        ] {
+            assert_eq!(
+                identify(word).map(|form| form.operation),
+                Some(Operation::Hmx(Hmx::Other)),
+                "{word:#010x}"
+            );
         }
         assert_eq!(identify(0x9201_c120), None, "vextract");
         assert_eq!(identify(0x9205_c040), None, "memcpy");

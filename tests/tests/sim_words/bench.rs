@@ -20,7 +20,7 @@ const STATE: usize = WORDS_AT + 128;
 pub type Vector = [u32; 32];
 
 /// What a case finds and leaves.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct State {
     pub vectors: [Vector; 32],
     pub predicates: [Vector; 4],
@@ -42,7 +42,11 @@ impl State {
         vectors[..16].as_flattened_mut().iter_mut().for_each(|word| *word = single());
         let memory: Vec<u8> = (0..MEMORY / 4).flat_map(|_| single().to_le_bytes()).collect();
         // A half with an exponent between 2^-7 and 2^8, and any sign and fraction.
-        let mut half = || (random.below(16) as u32 + 8) << 10 | random.below(1 << 10) as u32 | (random.below(2) as u32) << 15;
+        let mut half = || {
+            (random.below(16) as u32 + 8) << 10
+                | random.below(1 << 10) as u32
+                | (random.below(2) as u32) << 15
+        };
         vectors[16..].as_flattened_mut().iter_mut().for_each(|word| *word = half() | half() << 16);
         let registers = std::array::from_fn(|_| random.below(1 << 32) as u32);
         Self { vectors, predicates: [[0; 32]; 4], memory, registers, scalar_predicates: 0, modifiers: [0; 2] }
@@ -96,7 +100,8 @@ struct Tools {
 fn tools() -> Option<Tools> {
     let find = |names: &[&str]| {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let folders: Vec<_> = std::env::split_paths(&path).chain([PathBuf::from("/usr/lib/llvm-22/bin")]).collect();
+        let folders: Vec<_> =
+            std::env::split_paths(&path).chain([PathBuf::from("/usr/lib/llvm-22/bin")]).collect();
         let candidates = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
         candidates.into_iter().find(|file| file.is_file())
     };
@@ -127,10 +132,12 @@ impl Bench {
             skip("no llvm-mc-22 and ld.lld-22 to assemble words with (Debian's llvm-22 and lld-22)");
             return None;
         };
-        let version = Command::new(&simulator.qemu).arg("--version").output().expect("the simulator runs").stdout;
+        let version =
+            Command::new(&simulator.qemu).arg("--version").output().expect("the simulator runs").stdout;
         let version = String::from_utf8_lossy(&version).into_owned();
         // Older ones end at a word that they do not know, instead of handing it to the guest.
-        let known = version.split_whitespace().nth(2).and_then(|text| text.split('.').next()?.parse::<u32>().ok());
+        let known =
+            version.split_whitespace().nth(2).and_then(|text| text.split('.').next()?.parse::<u32>().ok());
         if known.is_none_or(|major| major < 11) {
             skip(&format!("the words need qemu-hexagon 11.1 or newer, this is {version}"));
             return None;
@@ -146,7 +153,11 @@ impl Bench {
         for (index, case) in cases.iter().enumerate() {
             // Labels of a case end with %.
             let body = case.body.replace('%', &format!("_{index}"));
-            writeln!(text, "\t.balign 16\ncase_{index}:\n{body}\n\tjumpr r31").expect("a string takes it");
+            writeln!(
+                text,
+                "\t.balign 16\n\t.type case_{index},@function\ncase_{index}:\n{body}\n\tjumpr r31"
+            )
+            .expect("a string takes it");
             writeln!(table, "\t.word case_{index} - table").expect("a string takes it");
         }
         text += &table;
@@ -184,9 +195,9 @@ impl Bench {
             log.display()
         );
         std::fs::write(&wrapper, script).expect("a file can be written");
-        std::fs::set_permissions(&wrapper, PermissionsExt::from_mode(0o755)).expect("a file's mode can be set");
-        let simulator =
-            Simulator { qemu: wrapper, skel: skel.to_owned(), ..self.simulator.clone() };
+        std::fs::set_permissions(&wrapper, PermissionsExt::from_mode(0o755))
+            .expect("a file's mode can be set");
+        let simulator = Simulator { qemu: wrapper, skel: skel.to_owned(), ..self.simulator.clone() };
         Ok(Domain { sim: Sim::open(&simulator)?, log })
     }
 
@@ -217,7 +228,8 @@ pub struct Domain {
 impl Domain {
     /// Acquires VTCM and matrix unit (1), locks it (2), votes its power (4).
     pub fn acquire(&mut self, flags: u32) {
-        let returned = self.sim.invoke(1, UNITS, &[&flags.to_le_bytes()], &[], &[]).expect("the units are there");
+        let returned =
+            self.sim.invoke(1, UNITS, &[&flags.to_le_bytes()], &[], &[]).expect("the units are there");
         assert_eq!(returned.value, 0);
     }
 

@@ -105,7 +105,11 @@ pub struct Checked {
 }
 
 impl Checked {
-    pub fn new(name: impl Into<String>, body: impl Into<String>, expected: impl Fn(&mut State) + 'static) -> Self {
+    pub fn new(
+        name: impl Into<String>,
+        body: impl Into<String>,
+        expected: impl Fn(&mut State) + 'static,
+    ) -> Self {
         Self { case: Case::new(name, body), expected: Box::new(expected) }
     }
 }
@@ -123,10 +127,14 @@ pub fn company(word: &Word) -> Vec<Checked> {
     }
     let mut cases = vec![
         checked("alone", format!("\t{text}"), |word, state| word.apply(state, None)),
-        checked("with a return", format!("\t{{ {text}\n\t  jumpr r31 }}"), |word, state| word.apply(state, None)),
+        checked("with a return", format!("\t{{ {text}\n\t  jumpr r31 }}"), |word, state| {
+            word.apply(state, None)
+        }),
         checked(
             "closing a loop",
-            format!("\tr7 = #0\n\tloop0(.Ltop%,#3)\n.Ltop%:\n\tr6 = r7\n\t{{ {text}\n\t  r7 = add(r7,#2) }}:endloop0"),
+            format!(
+                "\tr7 = #0\n\tloop0(.Ltop%,#3)\n.Ltop%:\n\tr6 = r7\n\t{{ {text}\n\t  r7 = add(r7,#2) }}:endloop0"
+            ),
             |word, state| {
                 (0..3).for_each(|_| word.apply(state, None));
                 (state.registers[6], state.registers[7]) = (4, 6);

@@ -146,11 +146,11 @@ estream_skel_handle_invoke:
 .Lpower:
 	p0 = tstbit(r17,#2)
 	if (!p0) jump:nt .Lreturn
-	// HAP_power_set_HMX: power_up = 1.
+	// HAP_power_set_HMX_v2, as the file's architecture has it: set_power = 1, power_up = 1.
 	r1 = add(pc,##request@PCREL)
-	r0 = #13
+	r0 = #14
 	memw(r1+#0) = r0
-	r0 = #1
+	r0 = #257
 	memw(r1+#8) = r0
 	r0 = #0
 	call HAP_power_set

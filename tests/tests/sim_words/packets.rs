@@ -69,10 +69,16 @@ pub fn stores() -> Vec<Checked> {
         packet("a new store that steps", "vmem(r0++#2) = v3.new", moved(256, 0)),
         packet("a new store that steps back", "vmem(r0++#-1) = v3.new", moved(0_u32.wrapping_sub(128), 0)),
         packet("a new store that steps by a register", "vmem(r0++m1) = v3.new", moved(384, 0)),
-        packet("a new store under a true condition", "if (p0) vmem(r0+#1) = v3.new", |state| add_and_store(state, 1)),
+        packet("a new store under a true condition", "if (p0) vmem(r0+#1) = v3.new", |state| {
+            add_and_store(state, 1)
+        }),
         packet("a new store under a false condition", "if (!p0) vmem(r0+#1) = v3.new", add),
         packet("a new store under another false condition", "if (p1) vmem(r0++#1) = v3.new", add),
-        packet("a new store under a true condition that steps", "if (!p1) vmem(r0++m0):nt = v3.new", moved(256, 0)),
+        packet(
+            "a new store under a true condition that steps",
+            "if (!p1) vmem(r0++m0):nt = v3.new",
+            moved(256, 0),
+        ),
         packet("a store of the old value", "vmem(r0+#0) = v3", |state| {
             let old = state.vectors[3];
             add(state);
@@ -85,10 +91,14 @@ pub fn stores() -> Vec<Checked> {
             state.registers[0] = 128;
         }),
         packet("a new store whose base changes", "r0 = add(r0,#128); vmem(r0+#0) = v3.new", moved(128, 0)),
-        packet("a new store and a load of the same bytes", "v7 = vmem(r0+#0); vmem(r0+#0) = v3.new", |state| {
-            state.vectors[7] = state.at(0);
-            add_and_store(state, 0);
-        }),
+        packet(
+            "a new store and a load of the same bytes",
+            "v7 = vmem(r0+#0); vmem(r0+#0) = v3.new",
+            |state| {
+                state.vectors[7] = state.at(0);
+                add_and_store(state, 0);
+            },
+        ),
         packet("a new store of what runs itself", "v6 = vxor(v1,v2); vmem(r0+#0) = v6.new", |state| {
             add(state);
             let [u, v] = [state.vectors[1], state.vectors[2]];
@@ -100,12 +110,16 @@ pub fn stores() -> Vec<Checked> {
             state.vectors[6] = larger(&state.vectors[1], &state.vectors[2]);
             add_and_store(state, 0);
         }),
-        packet("the second of two words stored", "v6.sf = vmax(v1.sf,v2.sf); vmem(r0+#0) = v6.new", |state| {
-            add(state);
-            state.vectors[6] = larger(&state.vectors[1], &state.vectors[2]);
-            let value = state.vectors[6];
-            state.set(0, &value);
-        }),
+        packet(
+            "the second of two words stored",
+            "v6.sf = vmax(v1.sf,v2.sf); vmem(r0+#0) = v6.new",
+            |state| {
+                add(state);
+                state.vectors[6] = larger(&state.vectors[1], &state.vectors[2]);
+                let value = state.vectors[6];
+                state.set(0, &value);
+            },
+        ),
         packet("a scalar new store", "r6 = add(r7,#3); memw(r0+#8) = r6.new", |state| {
             add(state);
             state.registers[6] = 10;
@@ -130,21 +144,29 @@ pub fn operands() -> Vec<Checked> {
             state.vectors[1] = larger(&old, &state.vectors[2]);
         }),
         // qf32 keeps a bit less than a single does: the last one is left out.
-        routine("a scalar operand is overwritten", "\tr5 = ##0x3fc00000\n\t{ v3.qf32 = vmpy(v1.sf,r5.sf); r5 = #-2 }\n\tv3.sf = v3.qf32\n\tv6 = vsplat(r5)\n\tv3 = vand(v3,v6)", |state| {
-            let exact = product(&state.vectors[1], &[1.5_f32.to_bits(); 32]);
-            state.vectors[3] = exact.map(|lane| lane & !1);
-            state.vectors[6] = [!1; 32];
-            state.registers[5] = !1;
-        }),
-        routine("a predicate is read and made", "\t{ q1 = vcmp.gt(v1.sf,v2.sf); v6 = vmux(q1,v7,v8) }", |state| {
-            let [old, u, v] = [state.predicates[1], state.vectors[1], state.vectors[2]];
-            state.vectors[6] = std::array::from_fn(|lane| {
-                if old[lane] == 0 { state.vectors[8][lane] } else { state.vectors[7][lane] }
-            });
-            state.predicates[1] = std::array::from_fn(|lane| {
-                if f32::from_bits(u[lane]) > f32::from_bits(v[lane]) { u32::MAX } else { 0 }
-            });
-        }),
+        routine(
+            "a scalar operand is overwritten",
+            "\tr5 = ##0x3fc00000\n\t{ v3.qf32 = vmpy(v1.sf,r5.sf); r5 = #-2 }\n\tv3.sf = v3.qf32\n\tv6 = vsplat(r5)\n\tv3 = vand(v3,v6)",
+            |state| {
+                let exact = product(&state.vectors[1], &[1.5_f32.to_bits(); 32]);
+                state.vectors[3] = exact.map(|lane| lane & !1);
+                state.vectors[6] = [!1; 32];
+                state.registers[5] = !1;
+            },
+        ),
+        routine(
+            "a predicate is read and made",
+            "\t{ q1 = vcmp.gt(v1.sf,v2.sf); v6 = vmux(q1,v7,v8) }",
+            |state| {
+                let [old, u, v] = [state.predicates[1], state.vectors[1], state.vectors[2]];
+                state.vectors[6] = std::array::from_fn(|lane| {
+                    if old[lane] == 0 { state.vectors[8][lane] } else { state.vectors[7][lane] }
+                });
+                state.predicates[1] = std::array::from_fn(|lane| {
+                    if f32::from_bits(u[lane]) > f32::from_bits(v[lane]) { u32::MAX } else { 0 }
+                });
+            },
+        ),
         packet("a temporary load", "v1.tmp = vmem(r0++#1)", |state| {
             state.vectors[3] = sum(&state.at(0), &state.vectors[2]);
             state.registers[0] = 128;
@@ -166,15 +188,19 @@ pub fn operands() -> Vec<Checked> {
             state.vectors[3] = sum(&loaded, &state.vectors[2]);
             state.vectors[1] = loaded;
         }),
-        routine("a current load and a new store", "\tr11 = r16\n\t{ v3.sf = vadd(v1.sf,v2.sf); v1.cur = vmem(r0++#1); vmem(r11+#4) = v3.new }\n\tr11 = #0", |state| {
-            state.registers[11] = 0;
-            let loaded = state.at(0);
-            state.vectors[3] = sum(&loaded, &state.vectors[2]);
-            let value = state.vectors[3];
-            state.set(4, &value);
-            state.vectors[1] = loaded;
-            state.registers[0] = 128;
-        }),
+        routine(
+            "a current load and a new store",
+            "\tr11 = r16\n\t{ v3.sf = vadd(v1.sf,v2.sf); v1.cur = vmem(r0++#1); vmem(r11+#4) = v3.new }\n\tr11 = #0",
+            |state| {
+                state.registers[11] = 0;
+                let loaded = state.at(0);
+                state.vectors[3] = sum(&loaded, &state.vectors[2]);
+                let value = state.vectors[3];
+                state.set(4, &value);
+                state.vectors[1] = loaded;
+                state.registers[0] = 128;
+            },
+        ),
         packet("a plain load", "v1 = vmem(r0+#3)", |state| {
             add(state);
             state.vectors[1] = state.at(3);
@@ -206,7 +232,9 @@ pub fn branches() -> Vec<Checked> {
         routine(name, &body, after(if taken { 0 } else { 77 }))
     };
     let call = |name: &str, prepare: &str, beside: &str, called: bool| {
-        let body = format!("{prepare}\t{{ v3.sf = vadd(v1.sf,v2.sf); {beside} }}\n\tjump .Lx%\n.Lf%:\n\tr7 = #88\n\tjumpr r31\n.Lx%:");
+        let body = format!(
+            "{prepare}\t{{ v3.sf = vadd(v1.sf,v2.sf); {beside} }}\n\tjump .Lx%\n.Lf%:\n\tr7 = #88\n\tjumpr r31\n.Lx%:"
+        );
         routine(name, &body, move |state| {
             after(if called { 88 } else { 0 })(state);
             state.registers[6] = 0;
@@ -219,7 +247,11 @@ pub fn branches() -> Vec<Checked> {
         jump("a jump under a false condition", "if (!p0) jump:t .Lx%", false),
         jump("a jump by a comparison", "if (r1!=#0) jump:t .Lx%", true),
         jump("a jump by a new value", "r5 = add(r7,#2); if (cmp.eq(r5.new,r8)) jump:t .Lx%", true),
-        jump("a jump by a new value that is another", "r5 = add(r7,#3); if (cmp.eq(r5.new,r8)) jump:t .Lx%", false),
+        jump(
+            "a jump by a new value that is another",
+            "r5 = add(r7,#3); if (cmp.eq(r5.new,r8)) jump:t .Lx%",
+            false,
+        ),
     ];
     for checked in cases.iter_mut().skip(4) {
         let inner = std::mem::replace(&mut checked.expected, Box::new(|_| ()));
@@ -231,7 +263,11 @@ pub fn branches() -> Vec<Checked> {
     }
     let mut more = vec![
         jump("a jump by a new predicate", "p2 = cmp.gt(r4,#3); if (p2.new) jump:t .Lx%", true),
-        jump("a jump by a new predicate that is false", "p2 = cmp.gt(r4,#3); if (!p2.new) jump:t .Lx%", false),
+        jump(
+            "a jump by a new predicate that is false",
+            "p2 = cmp.gt(r4,#3); if (!p2.new) jump:t .Lx%",
+            false,
+        ),
     ];
     for checked in &mut more {
         let inner = std::mem::replace(&mut checked.expected, Box::new(|_| ()));
@@ -269,25 +305,53 @@ pub fn loops() -> Vec<Checked> {
     };
     let double = "v3.sf = vadd(v3.sf,v3.sf)";
     vec![
-        routine("a loop's start", &format!("\t{{ v6.sf = vmax(v1.sf,v2.sf); loop0(.Ltop%,#4) }}\n.Ltop%:\n\t{{ {double}; r7 = add(r7,#1) }}:endloop0"), move |state| {
-            state.vectors[6] = larger(&state.vectors[1], &state.vectors[2]);
-            doubled(4)(state);
-        }),
-        routine("a loop's count in a register", &format!("\t{{ v6.sf = vmax(v1.sf,v2.sf); loop0(.Ltop%,r3) }}\n.Ltop%:\n\t{double}\n\tr7 = add(r7,#1)\n\t{{ nop; nop }}:endloop0"), move |state| {
-            state.vectors[6] = larger(&state.vectors[1], &state.vectors[2]);
-            doubled(3)(state);
-        }),
-        routine("an address relative to the packet", "\t{ v3.sf = vadd(v1.sf,v2.sf); r6 = add(pc,##.Lx%@PCREL) }\n\tr7 = add(pc,##.Lx%@PCREL)\n.Lx%:\n\tr6 = sub(r6,r7)\n\tr7 = #0", |state| {
-            add(state);
-            (state.registers[6], state.registers[7]) = (0, 0);
-        }),
-        routine("an outer loop's end", &format!("\tloop1(.Louter%,#2)\n.Louter%:\n\tloop0(.Linner%,#3)\n.Linner%:\n\tr7 = add(r7,#1)\n\t{{ nop; nop }}:endloop0\n\t{{ {double}; r5 = add(r5,#1); nop }}:endloop1"), |state| {
-            (0..2).for_each(|_| state.vectors[3] = sum(&state.vectors[3], &state.vectors[3]));
-            (state.registers[5], state.registers[7]) = (7, 13);
-        }),
-        routine("the end of both loops", &format!("\tloop1(.Louter%,#2)\n.Louter%:\n\tloop0(.Linner%,#3)\n.Linner%:\n\tr5 = r7\n\t{{ {double}; r7 = add(r7,#1); nop }}:endloop0:endloop1"), |state| {
-            (0..6).for_each(|_| state.vectors[3] = sum(&state.vectors[3], &state.vectors[3]));
-            (state.registers[5], state.registers[7]) = (12, 13);
-        }),
+        routine(
+            "a loop's start",
+            &format!(
+                "\t{{ v6.sf = vmax(v1.sf,v2.sf); loop0(.Ltop%,#4) }}\n.Ltop%:\n\t{{ {double}; r7 = add(r7,#1) }}:endloop0"
+            ),
+            move |state| {
+                state.vectors[6] = larger(&state.vectors[1], &state.vectors[2]);
+                doubled(4)(state);
+            },
+        ),
+        routine(
+            "a loop's count in a register",
+            &format!(
+                "\t{{ v6.sf = vmax(v1.sf,v2.sf); loop0(.Ltop%,r3) }}\n.Ltop%:\n\t{double}\n\tr7 = add(r7,#1)\n\t{{ nop; nop }}:endloop0"
+            ),
+            move |state| {
+                state.vectors[6] = larger(&state.vectors[1], &state.vectors[2]);
+                doubled(3)(state);
+            },
+        ),
+        routine(
+            "an address relative to the packet",
+            "\t{ v3.sf = vadd(v1.sf,v2.sf); r6 = add(pc,##.Lx%@PCREL) }\n\tr7 = add(pc,##.Lx%@PCREL)\n.Lx%:\n\tr6 = sub(r6,r7)\n\tr7 = #0",
+            |state| {
+                add(state);
+                (state.registers[6], state.registers[7]) = (0, 0);
+            },
+        ),
+        routine(
+            "an outer loop's end",
+            &format!(
+                "\tloop1(.Louter%,#2)\n.Louter%:\n\tloop0(.Linner%,#3)\n.Linner%:\n\tr7 = add(r7,#1)\n\t{{ nop; nop }}:endloop0\n\t{{ {double}; r5 = add(r5,#1); nop }}:endloop1"
+            ),
+            |state| {
+                (0..2).for_each(|_| state.vectors[3] = sum(&state.vectors[3], &state.vectors[3]));
+                (state.registers[5], state.registers[7]) = (7, 13);
+            },
+        ),
+        routine(
+            "the end of both loops",
+            &format!(
+                "\tloop1(.Louter%,#2)\n.Louter%:\n\tloop0(.Linner%,#3)\n.Linner%:\n\tr5 = r7\n\t{{ {double}; r7 = add(r7,#1); nop }}:endloop0:endloop1"
+            ),
+            |state| {
+                (0..6).for_each(|_| state.vectors[3] = sum(&state.vectors[3], &state.vectors[3]));
+                (state.registers[5], state.registers[7]) = (12, 13);
+            },
+        ),
     ]
 }

@@ -39,6 +39,9 @@ pub enum Command {
     /// Measure a pack here: tokens a second warm, first token cold, reads, overlap, memory.
     #[command(after_help = EXIT_CODES)]
     Bench(Bench),
+    /// Find the settings for a memory budget from a short profile; runs take them from then on.
+    #[command(after_help = EXIT_CODES)]
+    Tune(Tune),
     /// Turn text into token ids by the vocabulary of a model.
     #[command(after_help = EXIT_CODES)]
     Tokenize(Tokenize),
@@ -156,6 +159,14 @@ pub struct Machine {
     /// When expert calls are planned: once, or anew for every call.
     #[arg(long, value_enum, default_value_t = TopologyName::Fixed)]
     pub topology: TopologyName,
+    /// Where the weights are that every token passes: in memory, or streamed like the experts. `auto`: as `tune` found, else
+    /// streamed where they are larger than the --arena that was asked for.
+    #[arg(long, value_enum, default_value_t = DenseName::Auto)]
+    pub dense: DenseName,
+    /// Bytes of experts without routes that one read goes through, such as 256KiB; where more lie between, they are left
+    /// out. By default groups are read whole.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub gap: Option<u64>,
     /// The simulator's parts.
     #[command(flatten)]
     pub simulator: SimulatorParts,
@@ -179,6 +190,8 @@ impl Machine {
             row_chunk,
             schedule,
             topology,
+            dense,
+            gap,
             simulator,
         } = self;
         let SimulatorParts { sim_qemu, sim_guest, sim_skel, sim_vtcm, sim_patience } = simulator;
@@ -204,6 +217,8 @@ impl Machine {
             ("--row-chunk", number(row_chunk.map(u64::from))),
             ("--schedule", name(schedule.to_possible_value())),
             ("--topology", name(topology.to_possible_value())),
+            ("--dense", name(dense.to_possible_value())),
+            ("--gap", number(*gap)),
             ("--sim-vtcm", vtcm),
             ("--sim-patience", number(sim_patience.map(u64::from))),
         ];
@@ -333,6 +348,34 @@ pub enum DeviceName {
     Cdsp,
 }
 
+/// `tune`.
+#[derive(Debug, Args)]
+pub struct Tune {
+    /// The pack.
+    pub pack: PathBuf,
+    /// Memory of a whole session, such as 512MiB; may be given several times. Runs take the first one's settings.
+    #[arg(long, value_name = "SIZE", required = true, value_parser = size::parse)]
+    pub budget: Vec<u64>,
+    /// Write the storage order that the profile suggests, for `pack --order`.
+    #[arg(long, value_name = "FILE")]
+    pub order: Option<PathBuf>,
+    /// Draw time over memory for all settings, as SVG.
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+    /// Measure again, whatever was found before.
+    #[arg(long)]
+    pub again: bool,
+    /// Threads that compute; one for each processor by default.
+    #[arg(long, value_name = "N", value_parser = positive())]
+    pub threads: Option<u32>,
+    /// Kernels to compute with.
+    #[arg(long, value_enum, default_value_t = KernelName::Auto)]
+    pub kernels: KernelName,
+    /// When checksums are checked.
+    #[arg(long, value_enum, default_value_t = Policy::Once)]
+    pub verify: Policy,
+}
+
 /// Schedules by name, and the cuts of the arena that are compared with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ScheduleName {
@@ -376,6 +419,17 @@ impl ScheduleName {
             Self::OnDemand | Self::AfterRouting | Self::Early | Self::CrossLayer | Self::Resident => None,
         }
     }
+}
+
+/// Where dense weights are, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DenseName {
+    /// As the tuner found, or as the arena suggests.
+    Auto,
+    /// In memory.
+    Resident,
+    /// Streamed through a window of two layers.
+    Stream,
 }
 
 /// When expert calls are planned, by name.
@@ -533,7 +587,7 @@ mod tests {
     #[test]
     fn another_process_is_told_the_same() {
         let flags = "--device sim --group 4 --banks all --depth 3 --threads 2 --kernels scalar --activations int8 --verify never --scratch 2097152 \
-                     --row-chunk 64 --schedule early --topology per-expert --sim-vtcm refused --sim-patience 9 --sim-qemu q \
+                     --row-chunk 64 --schedule early --topology per-expert --dense stream --gap 65536 --sim-vtcm refused --sim-patience 9 --sim-qemu q \
                      --sim-guest g --sim-skel s";
         let parse = |flags: Vec<OsString>| {
             let words = ["estream", "run", "p", "--tokens", "1"].map(OsString::from).into_iter().chain(flags);

@@ -18,9 +18,9 @@ use estream_host::{
 use estream_idl::call::{self, Config, Plan, Prepare, Reply};
 use estream_idl::message::{Event, Rows};
 use estream_idl::streaming::{Schedule, Streaming};
+use estream_tune::Choice;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::thread;
 
 /// An open model.
 #[derive(Debug)]
@@ -34,6 +34,49 @@ pub struct Engine {
     cut: Cut,
     memory: Memory,
     verified: VerifyReport,
+    tuned: Option<Choice>,
+}
+
+/// A verified pack and a device, before memory is taken.
+pub struct Prepared {
+    path: PathBuf,
+    model: Model,
+    cut: Cut,
+    depth: Option<u32>,
+    streaming: Streaming,
+    tuned: Option<Choice>,
+    transport: Box<dyn Transport>,
+    skel: Option<SkelReport>,
+    pack: Pack,
+}
+
+impl Prepared {
+    /// The pack.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes the memory and starts the firmware, within the limits of `options`. Device, arena and schedule are those that
+    /// were prepared.
+    ///
+    /// # Errors
+    /// As [`Engine::open`].
+    pub fn start(self, options: &Options) -> Result<Engine> {
+        let Self { path, model, cut, depth, streaming, tuned, transport, skel, pack } = self;
+        let options = Options { depth, streaming, ..options.clone() };
+        let config = config(&options, &model, cut);
+        let verified = pack.verified().clone();
+        let before = memory::resident().unwrap_or(0);
+        let peak_before = memory::measured_peak().unwrap_or(0);
+        let mut session = Session::open(pack, transport, config)?;
+        if let Device::Sim(simulator) = &options.device {
+            session.set_silence_limit(simulator.patience);
+        }
+        session.settle()?;
+        let memory = Memory::new(&session.memory(), before, peak_before);
+        Ok(Engine { session, model, path, options, skel, config, cut, memory, verified, tuned })
+    }
 }
 
 /// A pass: the answers, and what it took.
@@ -81,34 +124,27 @@ impl Engine {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_with(path: &Path, options: &Options, progress: &dyn Fn(u64, u64)) -> Result<Self> {
+        Self::prepare(path, options, progress)?.start(options)
+    }
+
+    /// The part of [`Self::open`] that does not depend on how many tokens there will be: the model's tables, the device,
+    /// and the verification of the pack, which may take long.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn prepare(path: &Path, options: &Options, progress: &dyn Fn(u64, u64)) -> Result<Prepared> {
         let model = Model::read(path)?;
+        let (options, tuned) = options.resolved(path, &model);
+        let options = &options;
         let mut cut = options.arena.cut(&model)?;
         if options.streaming.schedule == Schedule::Resident {
             cut.banks = model.groups(cut.group);
         }
-        let config = config(options, &model, cut);
         let (transport, skel) = transport(&options.device)?;
         let pack = Pack::open(path, options.verify, progress)?;
-        let verified = pack.verified().clone();
-        let before = memory::resident().unwrap_or(0);
-        let peak_before = memory::measured_peak().unwrap_or(0);
-        let mut session = Session::open(pack, transport, config)?;
-        if let Device::Sim(simulator) = &options.device {
-            session.set_silence_limit(simulator.patience);
-        }
-        session.settle()?;
-        let memory = Memory::new(&session.memory(), before, peak_before);
-        Ok(Self {
-            session,
-            model,
-            path: path.to_owned(),
-            options: options.clone(),
-            skel,
-            config,
-            cut,
-            memory,
-            verified,
-        })
+        let (depth, streaming) = (options.depth, options.streaming);
+        let path = path.to_owned();
+        Ok(Prepared { path, model, cut, depth, streaming, tuned, transport, skel, pack })
     }
 
     /// Runs all requests in one pass.
@@ -213,6 +249,12 @@ impl Engine {
         }
     }
 
+    /// The settings that were found by `tune` and taken here, where the caller said nothing about the arena.
+    #[must_use]
+    pub const fn tuned(&self) -> Option<&Choice> {
+        self.tuned.as_ref()
+    }
+
     /// How weights are brought in.
     #[must_use]
     pub const fn streaming(&self) -> Streaming {
@@ -282,16 +324,8 @@ impl Engine {
     }
 
     fn needed_bytes(&self, config: &Config) -> Result<u64> {
-        let pack = Pack::open(&self.path, Verify::Never, &|_, _| ())?;
-        let (mut transport, _) = transport(&self.options.device)?;
-        let prepare = Prepare { config: *config, recipe: pack.recipe(), directory: pack.directory() };
-        match transport.call(&call::Request::Plan(prepare))? {
-            Reply::Plan(plan) => Ok(plan.segments.total_bytes() + plan.private_bytes + plan.stack_bytes),
-            Reply::Refused(refusal) => Err(refusal.into()),
-            Reply::Hello(_) | Reply::Stopped(_) => {
-                Err(Error::new("protocol", Exit::Runtime, "the firmware answered another call"))
-            }
-        }
+        let plan = plan(&self.path, &self.options.device, config)?;
+        Ok(plan.segments.total_bytes() + plan.private_bytes + plan.stack_bytes)
     }
 
     /// Errors about the pack name it.
@@ -327,9 +361,23 @@ fn transport(device: &Device) -> Result<(Box<dyn Transport>, Option<SkelReport>)
     })
 }
 
-fn config(options: &Options, model: &Model, cut: Cut) -> Config {
-    let threads =
-        options.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| saturate(n.get())));
+/// What a session with these settings would be.
+pub(crate) fn plan(path: &Path, device: &Device, config: &Config) -> Result<Plan> {
+    let pack = Pack::open(path, Verify::Never, &|_, _| ())?;
+    let (mut transport, _) = transport(device)?;
+    let prepare = Prepare { config: *config, recipe: pack.recipe(), directory: pack.directory() };
+    match transport.call(&call::Request::Plan(prepare))? {
+        Reply::Plan(plan) => Ok(plan),
+        Reply::Refused(refusal) => Err(refusal.into()),
+        Reply::Hello(_) | Reply::Stopped(_) => {
+            Err(Error::new("protocol", Exit::Runtime, "the firmware answered another call"))
+        }
+    }
+}
+
+/// The firmware's configuration for options and a cut of the arena.
+pub(crate) fn config(options: &Options, model: &Model, cut: Cut) -> Config {
+    let threads = options.thread_count();
     Config {
         max_tokens: options.max_tokens,
         max_requests: options.max_requests,

@@ -28,12 +28,15 @@ mod errors;
 mod logits;
 pub mod memory;
 mod model;
+mod observe;
 mod options;
+pub mod profiler;
 mod request;
 pub mod size;
+pub mod tuned;
 
 pub use arena::{Arena, Banks};
-pub use engine::{Asked, Engine, NoRows, Pass};
+pub use engine::{Asked, Engine, NoRows, Pass, Prepared};
 pub use errors::{EXIT_CODES, Error, Exit, Result};
 pub use estream_host::transport::{Simulator, SkelReport};
 pub use estream_host::{

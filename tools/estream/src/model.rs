@@ -20,6 +20,8 @@ pub struct Model {
     pub record_bytes: u64,
     /// Bytes of all expert records.
     pub expert_bytes: u64,
+    /// Bytes of the weights that every token passes, the head among them.
+    pub dense_bytes: u64,
     /// Experts of each layer that has any.
     pub layer_experts: Vec<u32>,
 }
@@ -49,6 +51,7 @@ impl Model {
             experts,
             record_bytes: header.record_bytes,
             expert_bytes: header.experts.bytes,
+            dense_bytes: header.dense.bytes,
             layer_experts,
         })
     }
@@ -86,6 +89,7 @@ impl Model {
             experts: layer_experts.iter().copied().max().unwrap_or(0),
             record_bytes,
             expert_bytes: records * record_bytes,
+            dense_bytes: 0,
             layer_experts: layer_experts.to_vec(),
         }
     }

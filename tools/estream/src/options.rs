@@ -1,10 +1,15 @@
 //! Choices and limits of an engine, with defaults for one prompt on this machine.
 
-use crate::arena::Arena;
-use estream_host::Verify;
+use crate::arena::{Arena, Banks};
+use crate::model::Model;
+use crate::tuned::{self, Key};
 use estream_host::transport::Simulator;
+use estream_host::{Pack, Verify};
 use estream_idl::call::KernelSet;
 use estream_idl::streaming::{DenseWeights, Planning, Schedule, Streaming};
+use estream_tune::Choice;
+use std::path::Path;
+use std::thread;
 
 /// Tokens of one pass unless the caller says otherwise.
 pub const MAX_TOKENS: u32 = 512;
@@ -54,6 +59,7 @@ pub struct Options {
     pub(crate) scratch: u32,
     pub(crate) row_chunk: u32,
     pub(crate) streaming: Streaming,
+    pub(crate) dense: Option<DenseWeights>,
 }
 
 impl Default for Options {
@@ -73,6 +79,7 @@ impl Default for Options {
             scratch: 0,
             row_chunk: 0,
             streaming: Streaming::default(),
+            dense: None,
         }
     }
 }
@@ -182,10 +189,11 @@ impl Options {
         self
     }
 
-    /// Where the weights are that every token passes.
+    /// Where the weights are that every token passes. Unless this is said, they are where the tuner found it best, else
+    /// streamed where they are larger than the arena that was asked for in bytes.
     #[must_use]
     pub fn dense(mut self, dense: DenseWeights) -> Self {
-        self.streaming.dense = dense;
+        self.dense = Some(dense);
         self
     }
 
@@ -201,5 +209,40 @@ impl Options {
     pub fn gap(mut self, pages: u32) -> Self {
         self.streaming.gap = pages;
         self
+    }
+
+    /// Threads that compute.
+    pub(crate) fn thread_count(&self) -> u32 {
+        let available = || thread::available_parallelism().map_or(1, |count| count.get());
+        self.threads.unwrap_or_else(|| u32::try_from(available()).unwrap_or(u32::MAX))
+    }
+
+    /// What a tuning of `pack` would be kept under.
+    #[must_use]
+    pub fn key(&self, pack: &Pack) -> Key {
+        Key::of(pack, self.device.name(), self.kernels.name(), self.thread_count())
+    }
+
+    /// These options resolved: where dense weights are, and what the tuner found for the pack at `path`, where nothing was said about arena, reads in flight
+    /// or schedule and something was found.
+    pub(crate) fn resolved(&self, path: &Path, model: &Model) -> (Self, Option<Choice>) {
+        let untouched = self.arena == Arena::Default
+            && self.depth.is_none()
+            && self.streaming.schedule == Schedule::CrossLayer;
+        let pack = Pack::open(path, Verify::Never, &|_, _| ()).ok().filter(|_| untouched);
+        let tuning = pack.and_then(|pack| tuned::load(path, &self.key(&pack)));
+        let choice = tuning.map(|tuning| tuning.choice).filter(|choice| choice.group <= model.experts);
+        let mut options = self.clone();
+        let mut dense = match self.arena {
+            Arena::Bytes(arena) if model.dense_bytes > arena => DenseWeights::Streamed,
+            _ => DenseWeights::Resident,
+        };
+        if let Some(choice) = choice {
+            let arena = Arena::Group(choice.group, Some(Banks::Count(choice.banks)));
+            options = options.arena(arena).depth(choice.depth);
+            dense = if choice.streamed { DenseWeights::Streamed } else { DenseWeights::Resident };
+        }
+        options.streaming.dense = self.dense.unwrap_or(dense);
+        (options, choice)
     }
 }

@@ -7,6 +7,7 @@ use crate::console::table;
 use estream::memory::{Memory, measured_peak};
 use estream::size::human;
 use estream::{Engine, IoMode, Pass, Planning, Report, SkelReport, VerifyReport};
+use estream_tune::Choice;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub struct RunReport {
     banks_asked: Option<u32>,
     depth: u32,
     depth_asked: Option<u32>,
+    /// The settings that `tune` found, where they were taken.
+    tuned: Option<Choice>,
     schedule: &'static str,
     /// Where the weights are that every token passes.
     dense: &'static str,
@@ -159,6 +162,7 @@ impl RunReport {
             banks_asked: asked.banks,
             depth: plan.depth,
             depth_asked: asked.depth,
+            tuned: engine.tuned().copied(),
             schedule: streaming.schedule.name(),
             dense: streaming.dense.name(),
             planned_per_expert: streaming.planning == Planning::PerExpert,
@@ -233,7 +237,10 @@ impl RunReport {
                     self.depth,
                     asked(self.depth_asked),
                     self.schedule
-                ),
+                ) + &self
+                    .tuned
+                    .map(|choice| format!(", as tuned for {}", human(choice.budget_bytes)))
+                    .unwrap_or_default(),
             ),
             ("prefill", format!("{} tokens in {:.1} ms, {speed:.1} tokens/s", self.tokens, time.prefill_ms)),
             (

@@ -71,6 +71,7 @@ mod tests {
             experts: 1,
             record_bytes: 4096,
             expert_bytes: 4096,
+            dense_bytes: 0,
             layer_experts: vec![1],
         }
     }

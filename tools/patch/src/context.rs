@@ -39,4 +39,5 @@ pub const SINK_AT: u32 = (SURPLUS_AT + 12).next_multiple_of(VECTOR_BYTES);
 /// Bytes of the whole.
 pub const CONTEXT_BYTES: u32 = SINK_AT + VECTOR_BYTES;
 
-const _: () = assert!(LOOPS_AT.is_multiple_of(8) && MODIFIERS_AT.is_multiple_of(8) && SAVED_AT.is_multiple_of(8));
+const _: () =
+    assert!(LOOPS_AT.is_multiple_of(8) && MODIFIERS_AT.is_multiple_of(8) && SAVED_AT.is_multiple_of(8));

@@ -284,17 +284,23 @@ mod tests {
         for word in [0x6003_db08, 0x6929_db60, 0x60a3_da18, 0x69c0_da13, 0x6a49_c604] {
             assert!(matches!(flow(word, false), Flow::Distance { .. }), "{word:#x}");
         }
-        for word in [0x5400_c004, 0x6a09_c005, 0x6808_c004, 0x6220_c00b, 0x6a0b_c000, 0x4880_c001, 0x57e0_c000] {
+        for word in
+            [0x5400_c004, 0x6a09_c005, 0x6808_c004, 0x6220_c00b, 0x6a0b_c000, 0x4880_c001, 0x57e0_c000]
+        {
             assert!(matches!(flow(word, false), Flow::Fixed(_)), "{word:#x}");
         }
-        for word in [0xf301_c200, 0x1f82_e1c0, 0x2801_c200, 0x901e_c01e, 0xa09d_c002, 0x7f00_c000, 0x6a14_c00a] {
+        for word in
+            [0xf301_c200, 0x1f82_e1c0, 0x2801_c200, 0x901e_c01e, 0xa09d_c002, 0x7f00_c000, 0x6a14_c00a]
+        {
             assert_eq!(flow(word, false), Flow::Free, "{word:#x}");
         }
     }
 
     #[test]
     fn returns_are_found_in_duplexes() {
-        for word in [0x0010_3fc0, 0x4810_3f40, 0x9f40_2010, 0xdf40_3011, 0x2010_1fc0, 0x4810_3fc4, 0x5901_3fc6] {
+        for word in
+            [0x0010_3fc0, 0x4810_3f40, 0x9f40_2010, 0xdf40_3011, 0x2010_1fc0, 0x4810_3fc4, 0x5901_3fc6]
+        {
             assert_eq!(flow(word, false), Flow::Register, "{word:#x}");
         }
         for word in [0x2010_0112, 0x3100_3821, 0x2b80_2821] {
@@ -316,10 +322,16 @@ mod tests {
             (0x2be1_d07a, false, 1), // if (!p2) vmem(r1++m0):nt=v0.new
         ] {
             let new = NewValue::of(word).expect("a new value");
-            assert_eq!((matches!(new, NewValue::Scalar(_)), new.distance(word)), (scalar, distance), "{word:#x}");
+            assert_eq!(
+                (matches!(new, NewValue::Scalar(_)), new.distance(word)),
+                (scalar, distance),
+                "{word:#x}"
+            );
             assert_eq!(new.with_distance(word, distance), word);
         }
-        for word in [0xa181_c000, 0xa0e0_c00c, 0x2821_c200, 0x2821_c028, 0x28a1_ca00, 0x2801_c220, 0x4880_c001] {
+        for word in
+            [0xa181_c000, 0xa0e0_c00c, 0x2821_c200, 0x2821_c028, 0x28a1_ca00, 0x2801_c220, 0x4880_c001]
+        {
             assert_eq!(NewValue::of(word), None, "{word:#x}");
         }
     }

@@ -47,7 +47,8 @@ impl Packet {
     /// Which loops it closes: the parse bits of the first word speak for the inner one, those of the second for the outer.
     #[must_use]
     pub fn loop_end(&self) -> LoopEnd {
-        let marked = |index: usize| self.words().get(index).is_some_and(|&word| parse(word) == Parse::MoreLoopEnd);
+        let marked =
+            |index: usize| self.words().get(index).is_some_and(|&word| parse(word) == Parse::MoreLoopEnd);
         match (marked(0), marked(1)) {
             (false, false) => LoopEnd::None,
             (true, false) => LoopEnd::Inner,
@@ -124,7 +125,14 @@ mod tests {
     fn packets_end_where_their_parse_bits_say() {
         // nop; { nop nop }:endloop0; { nop nop nop }:endloop01; a duplex behind an extender.
         let text = bytes(&[
-            0x7f00_c000, 0x7f00_8000, 0x7f00_c000, 0x7f00_8000, 0x7f00_8000, 0x7f00_c000, 0x0123_5159, 0x2b80_2821,
+            0x7f00_c000,
+            0x7f00_8000,
+            0x7f00_c000,
+            0x7f00_8000,
+            0x7f00_8000,
+            0x7f00_c000,
+            0x0123_5159,
+            0x2b80_2821,
         ]);
         let packets: Vec<_> = Packets::new(&text, 0x100).map(|packet| packet.expect("well formed")).collect();
         let ends: Vec<_> = packets.iter().map(|packet| (packet.address, packet.loop_end())).collect();

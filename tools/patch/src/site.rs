@@ -134,7 +134,11 @@ pub struct Unsupported {
 impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { packet, why, mnemonic } = self;
-        write!(f, "the packet at {:#x} ({packet}) with {mnemonic} has no supported form: {why}", packet.address)
+        write!(
+            f,
+            "the packet at {:#x} ({packet}) with {mnemonic} has no supported form: {why}",
+            packet.address
+        )
     }
 }
 
@@ -340,5 +344,82 @@ impl Moved {
             None => raw.wrapping_mul(unit),
         };
         packet.address.wrapping_add(distance)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::Packets;
+    use std::vec::Vec;
+
+    fn site(words: &[u32]) -> Result<Option<Site>, Unsupported> {
+        let text: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let packet = Packets::new(&text, 0x1000).next().expect("a packet").expect("it ends");
+        Site::of(&packet)
+    }
+
+    fn refused(words: &[u32]) -> &'static str {
+        site(words).expect_err("it is refused").why
+    }
+
+    // Packets as `llvm-mc-22` lays them out.
+    const ADD: u32 = 0x1f83_62c1; // v1.sf=vadd(v2.sf,v3.sf), more follows
+
+    #[test]
+    fn other_packets_are_left_alone() {
+        assert_eq!(site(&[0x1f02_41e0, 0x7f00_c000]), Ok(None)); // v0.h=vmax(v1.h,v2.h); nop
+        assert_eq!(site(&[0x2b80_2821]), Ok(None)); // a duplex whose bits look like a vector store
+    }
+
+    #[test]
+    fn a_store_of_the_result_is_taken_out() {
+        // { v1.sf=vadd; r5=add(r6,#1); v4=vmem(r0++#1); vmem(r2++#1)=v1.new }
+        let site = site(&[ADD, 0xb006_4025, 0x2900_4104, 0x2922_c124]).expect("served").expect("a site");
+        let access = Access { base: 2, step: Step::Immediate(128), condition: None };
+        assert_eq!(site.store, Some(LateStore { access, result: 0 }));
+        assert_eq!(site.rest().map(|moved| moved.word).collect::<Vec<_>>(), [0xb006_4025, 0x2900_4104]);
+        assert_eq!((site.order, site.load), (Order::RestFirst, None));
+    }
+
+    #[test]
+    fn a_store_of_something_else_counts_anew() {
+        // { v6=vxor(v1,v2); v1.sf=vadd; vmem(r0+#0)=v6.new }: two vectors back, then one.
+        let site = site(&[0x1c22_61e6, ADD, 0x2820_c024]).expect("served").expect("a site");
+        assert_eq!(site.store, None);
+        assert_eq!(site.rest().nth(1).map(|moved| moved.word), Some(0x2820_c022));
+    }
+
+    #[test]
+    fn halves_of_pairs_are_told_apart() {
+        // v5:4.qf32=vmpy(v2.hf,v3.hf) with vmem(r1+#0)=v5.new and =v4.new; v4:5 with =v4.new.
+        for (word, store, result) in
+            [(0x1fe3_62e4, 0x2821_c023, 1), (0x1fe3_62e4, 0x2821_c022, 0), (0x1fe3_62e5, 0x2821_c023, 1)]
+        {
+            let site = site(&[word, store]).expect("served").expect("a site");
+            assert_eq!(site.store.map(|store| store.result), Some(result), "{word:#x} {store:#x}");
+        }
+    }
+
+    #[test]
+    fn leaving_through_a_register_commits_first_or_not_at_all() {
+        let site = site(&[ADD, 0x529f_c000]).expect("served").expect("a site");
+        assert_eq!(site.order, Order::CommitFirst);
+        // { v1.sf=vadd; v6=v1; jumpr r31 } reads the old v1.
+        assert!(refused(&[ADD, 0x1e03_61e6, 0x529f_c000]).contains("leaves through a register"));
+        // { r31=dmpoll; jumpr r31 }
+        assert!(refused(&[0xa800_405f, 0x529f_c000]).contains("leaves through a register"));
+    }
+
+    #[test]
+    fn what_has_no_form_is_refused() {
+        assert!(refused(&[ADD, 0x6a09_c005]).contains("program counter")); // r5=pc
+        assert!(refused(&[ADD, 0x4880_c001]).contains("global pointer")); // memw(gp+#4)=r0
+        assert!(refused(&[0xa6e0_da10]).contains("no model")); // cvt.hf=acc(r0)
+        // { r0=dmpoll; memw(r3+#0)=r0.new }
+        assert!(refused(&[0xa800_4040, 0xa1a3_d200]).contains("scalar result"));
+        // { v1.sf=vadd; jump }:endloop0
+        assert!(refused(&[0x1f83_a2c1, 0x5800_c000]).contains("ends a loop"));
+        assert!(refused(&[0x0000_4000, ADD, 0x7f00_c000]).contains("extender"));
     }
 }

@@ -84,8 +84,7 @@ impl Writer {
 /// The stub of a site; none when it is longer than any that was foreseen, or a branch in it reaches too far.
 #[must_use]
 pub fn stub(site: &Site, place: Place) -> Option<Stub> {
-    let mut writer =
-        Writer { at: place.at, words: [NOP; STUB_WORDS], count: 0, weight: Weight::default() };
+    let mut writer = Writer { at: place.at, words: [NOP; STUB_WORDS], count: 0, weight: Weight::default() };
     enter(&mut writer, place)?;
     if site.order == Order::CommitFirst {
         commit(&mut writer, site, place)?;
@@ -236,8 +235,9 @@ fn commit(writer: &mut Writer, site: &Site, place: Place) -> Option<()> {
                     writer.packet(&[encode::load_vector(register.high(), 0, result + 1)])?;
                 }
                 // A temporary load changes no vector register.
-                Register::Predicate(q) => writer
-                    .packet(&[encode::predicate_of(q, 0, 1), encode::load_temporary(0, 0, result)])?,
+                Register::Predicate(q) => {
+                    writer.packet(&[encode::predicate_of(q, 0, 1), encode::load_temporary(0, 0, result)])?
+                }
                 Register::Scalar(_) => {}
             }
         }
@@ -256,9 +256,115 @@ fn commit(writer: &mut Writer, site: &Site, place: Place) -> Option<()> {
         _ => None,
     });
     let base = site.store.map(|store| store.access);
-    let base = base.filter(|access| !matches!(access.step, Step::Offset(_))).map(|access| (access.base, BASE_AT));
+    let base =
+        base.filter(|access| !matches!(access.step, Step::Offset(_))).map(|access| (access.base, BASE_AT));
     for (register, from) in scalars.chain(base) {
         writer.packet(&[load_word(register, from)])?;
     }
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::{Packet, Packets};
+    use std::vec::Vec;
+
+    const PLACE: Place = Place { at: 0x8000, site: 0x1234_5678, enter: 0x40_0000, copy: 0x40_1000 };
+
+    fn packet(words: &[u32], address: u32) -> Option<Packet> {
+        let text: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        Packets::new(&text, address).next()?.ok()
+    }
+
+    fn packets(stub: &Stub) -> Vec<Packet> {
+        let text: Vec<u8> = stub.words().iter().flat_map(|word| word.to_le_bytes()).collect();
+        Packets::new(&text, PLACE.at).map(|packet| packet.expect("a stub is packets")).collect()
+    }
+
+    fn of(words: &[u32]) -> Stub {
+        let site = Site::of(&packet(words, 0x1000).expect("a packet")).expect("served").expect("a site");
+        stub(&site, PLACE).expect("it fits")
+    }
+
+    fn target(packet: &Packet) -> u32 {
+        let (extender, word) = match packet.words() {
+            [.., extender, word] => (Some(*extender), *word),
+            [word] => (None, *word),
+            [] => panic!("an empty packet"),
+        };
+        let moved = Moved { word, extender, flow: Flow::Free };
+        moved.target(packet, encode::B22, 4, true)
+    }
+
+    #[test]
+    fn a_stub_calls_the_entry_and_goes_on_behind_the_packet() {
+        let stub = of(&[0x1f83_e2c1]); // v1.sf=vadd(v2.sf,v3.sf)
+        let packets = packets(&stub);
+        assert_eq!(target(&packets[1]), PLACE.enter);
+        assert_eq!(target(packets.last().expect("packets")), 0x1004);
+        assert_eq!(stub.leaves.packets as usize, packets.len());
+        // Saved, called, restored; saved, loaded, restored; gone.
+        assert_eq!(packets.len(), 7);
+        assert_eq!(packets[4].words(), [0x2800_c001]); // v1=vmem(r0+#0)
+    }
+
+    #[test]
+    fn a_branch_has_a_way_of_its_own() {
+        // { v1.sf=vadd(v2.sf,v3.sf); if (!p0) jump:nt 0x1040 }
+        let word = encode::insert(0x5c20_c000, &[(1, 7), (13, 1), (16, 5), (22, 2)], 0x10);
+        let stub = of(&[0x1f83_62c1, word]);
+        let packets = packets(&stub);
+        assert_eq!(target(&packets[7]), 0x1008);
+        let taken = packets[3]
+            .address
+            .wrapping_add(4 * encode::extract(packets[3].words()[0], &[(1, 7), (13, 1), (16, 5), (22, 2)]));
+        assert_eq!(taken, packets[8].address);
+        assert_eq!(target(packets.last().expect("packets")), 0x1040);
+        assert_eq!(stub.leaves.packets, 8);
+    }
+
+    #[test]
+    fn loops_begin_where_they_did() {
+        // { v1.sf=vadd(v2.sf,v3.sf); loop0(0x0ff8,r3) }
+        let word = encode::insert(0x6003_c000, &[(3, 2), (8, 5)], 2_u32.wrapping_neg());
+        let packets = packets(&of(&[0x1f83_62c1, word]));
+        let [extender, moved] = packets[3].words() else { panic!("an extended word") };
+        let distance = encode::extended(*extender) | encode::extract(*moved, &[(3, 2), (8, 5)]) & 0x3f;
+        assert_eq!(packets[3].address.wrapping_add(distance), 0xff8);
+    }
+
+    /// SplitMix64.
+    fn bits(state: &mut u64) -> u64 {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    #[test]
+    fn any_packet_is_served_refused_or_left() {
+        let (mut state, mut served, mut refused) = (7, 0, 0);
+        for _ in 0..300_000 {
+            let random = [bits(&mut state), bits(&mut state)];
+            let mut words =
+                [random[0] as u32, (random[0] >> 32) as u32, random[1] as u32, (random[1] >> 32) as u32];
+            // Every second packet begins with a word that needs a model.
+            if words[0] & 1 == 0 {
+                words[0] = 0x1f80_20c0 | words[0] & 0x1f_df1f;
+            }
+            let Some(packet) = packet(&words, 0x1000) else { continue };
+            match Site::of(&packet) {
+                Ok(None) => {}
+                Err(_) => refused += 1,
+                Ok(Some(site)) => {
+                    served += 1;
+                    if let Some(stub) = stub(&site, PLACE) {
+                        assert!(packets(&stub).len() >= 4, "{packet}");
+                    }
+                }
+            }
+        }
+        assert!(served > 10_000 && refused > 10_000, "{served} {refused}");
+    }
 }

@@ -80,7 +80,8 @@ pub const fn is_new_store(word: u32) -> bool {
     let store = matches!(word >> 24, 0x28 | 0x29 | 0x2b) && word >> 21 & 1 == 1;
     let kind = word >> 3 & 31;
     // Without a condition 00100 (00101 releases scatters); with one 01000 and 01101, of which :nt is 01010 and 01111.
-    store && (word >> 23 & 1 == 0 && kind == 0b00100 || word >> 23 & 1 == 1 && matches!(kind, 8 | 13 | 10 | 15))
+    store
+        && (word >> 23 & 1 == 0 && kind == 0b00100 || word >> 23 & 1 == 1 && matches!(kind, 8 | 13 | 10 | 15))
 }
 
 /// Where a `.new` store goes.

@@ -79,7 +79,9 @@ pub fn map(bytes: u32, source: Source) -> Option<Range> {
     }
     let range = base.map(|base| Range { base, bytes: rounded })?;
     if !remember(range.base.addr().get() as u32, asked) {
-        stderr::line(format_args!("estream-sim: {RANGES} ranges are mapped, and there is no place for another"));
+        stderr::line(format_args!(
+            "estream-sim: {RANGES} ranges are mapped, and there is no place for another"
+        ));
         // SAFETY: nobody has heard of the range.
         unsafe { unmap(range) };
         return None;

@@ -119,10 +119,12 @@ pub fn install(file: &[u8], image: &mut [u8], base: u32, stubs: u32) -> Result<(
 fn surplus(site: &Site, stub: Weight) -> Weight {
     let mut packet = Weight::default();
     packet.add(site.packet.words());
+    let to_stub = Weight { packets: 1, instructions: 1, vectors: 0 };
     let (tail, copy) = (enter::entry_tail(), enter::copy_weight());
     let copy = if site.store.is_some() { copy } else { Weight::default() };
     let sum = |of: fn(&Weight) -> u32| {
-        of(&stub).wrapping_add(of(&tail)).wrapping_add(of(&copy)).wrapping_sub(of(&packet))
+        let executed = [&to_stub, &stub, &tail, &copy].map(of).into_iter().fold(0, u32::wrapping_add);
+        executed.wrapping_sub(of(&packet))
     };
     Weight {
         packets: sum(|weight| weight.packets),

@@ -4,6 +4,7 @@
 //! so the median over all traces is taken: a pass that was disturbed spoils only itself. The pass is then computed for
 //! every number of banks, once; a budget is answered from that curve in microseconds.
 
+use crate::choose::Choice;
 use crate::depth::Rate;
 use crate::recurrence::{GroupTime, LayerTimes, Pipeline, pipe};
 use crate::trace::Trace;
@@ -113,6 +114,42 @@ impl Profile {
                 profile.streamed = curve(&layers);
             }
         }
+    }
+
+    /// The work of each storage position of each layer, from the candidate of single experts; nothing without it.
+    #[must_use]
+    pub fn work(&self) -> Vec<Vec<u64>> {
+        let single = self.groups.iter().find(|profile| profile.group == 1);
+        let layers = single.map_or(&[][..], |profile| &profile.layers);
+        let layer = |layer: &LayerTimes| layer.groups.iter().map(|group| group.run_ns.unwrap_or(0)).collect();
+        layers.iter().map(layer).collect()
+    }
+
+    /// What storing the experts by falling work would gain under `choice`, as a share of the pass: both orders are
+    /// computed from the times of single experts. `None` where those are not known.
+    #[must_use]
+    pub fn gain_of_order(&self, choice: &Choice) -> Option<f64> {
+        let single = self.groups.iter().find(|profile| profile.group == 1)?;
+        let grouped = self.groups.iter().find(|profile| profile.group == choice.group)?;
+        let time = |sorted: bool| {
+            let layers = single.layers.iter().zip(&grouped.layers).map(|(single, grouped)| {
+                let mut experts = single.groups.clone();
+                if sorted {
+                    experts.sort_by_key(|expert| std::cmp::Reverse(expert.run_ns));
+                }
+                let load_ns = median(grouped.groups.iter().map(|group| group.load_ns).collect());
+                let group = |experts: &[GroupTime]| {
+                    let run = experts.iter().filter_map(|expert| expert.run_ns).reduce(|sum, run| sum + run);
+                    GroupTime { load_ns, run_ns: run }
+                };
+                let groups = experts.chunks(choice.group.max(1) as usize).map(group).collect();
+                LayerTimes { groups, ..grouped.clone() }
+            });
+            let layers: Vec<_> = layers.collect();
+            pipe(&layers, Pipeline { depth: choice.depth, banks: choice.banks }) + grouped.outside_ns
+        };
+        let (before, after) = (time(false), time(true));
+        Some(before.saturating_sub(after) as f64 / before.max(1) as f64)
     }
 
     /// Bytes a second that one of Q₀ readers gets: a layer's dense weights are one read among others.

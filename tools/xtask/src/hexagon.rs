@@ -10,6 +10,7 @@ mod loader;
 mod sample;
 mod sign;
 mod simulator;
+mod sites;
 mod skel;
 mod toolchain;
 

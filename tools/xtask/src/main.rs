@@ -1,7 +1,8 @@
 //! `cargo xtask`: the one entry to checks, tests and long measurements, the same for people and for machines.
 //!
-//! It depends on nothing of the workspace, so it runs when the workspace does not build, and it is where the Hexagon
-//! toolchain is entered: through the environment of one child process, never through `.cargo/config.toml`.
+//! It depends on two pure crates of the workspace (`estream-patch` and what that reads words with), so it runs when the
+//! rest does not build, and it is where the Hexagon toolchain is entered: through the environment of one child process,
+//! never through `.cargo/config.toml`.
 #![forbid(unsafe_code)]
 
 mod ci;

@@ -174,3 +174,51 @@ pub fn multiply(x: Rows<'_>, weights: &[f32], mut out: Block<'_>, chain: Chain) 
         }
     }
 }
+
+/// Rows of a short convolution, as [`crate::convolution::row`] defines them: `gates` are rows `[B | C | X]`, `first` is the
+/// block's first token, `position` a token's place in its request, `kernel` the taps of each channel.
+///
+/// A channel's taps lie together, so that a lane's coefficient is fetched alone: once for all rows of the block.
+pub fn convolve(
+    gates: Rows<'_>,
+    first: usize,
+    position: &dyn Fn(usize) -> usize,
+    kernel: &[f32],
+    taps: usize,
+    out: &mut Block<'_>,
+) {
+    let width = out.columns();
+    for channel in (0..width).step_by(FLOATS) {
+        let count = FLOATS.min(width - channel);
+        let channels = channel..channel + count;
+        for row in 0..out.rows() {
+            out.row(row)[channels.clone()].fill(0.0);
+        }
+        for tap in 0..taps {
+            let mut coefficients = [0.0; FLOATS];
+            for (lane, coefficient) in coefficients.iter_mut().take(count).enumerate() {
+                *coefficient = kernel[(channel + lane) * taps + tap];
+            }
+            let coefficients = lift(load(&coefficients));
+            for row in 0..out.rows() {
+                let token = first + row;
+                // Nothing stands before a request's first token.
+                if position(token) + tap + 1 < taps {
+                    continue;
+                }
+                let source = gates.row(token + tap + 1 - taps);
+                let part = |from: usize| load_tail(&source[from + channel..][..count], 0.0);
+                let term = mul_q(coefficients, mul(part(0), part(2 * width)));
+                let out = &mut out.row(row)[channels.clone()];
+                let sum = add_qv(term, load_tail(out, 0.0));
+                write(out, core::iter::once(float(sum)));
+            }
+        }
+        for row in 0..out.rows() {
+            let gate = load_tail(&gates.row(first + row)[width + channel..][..count], 0.0);
+            let out = &mut out.row(row)[channels.clone()];
+            let gated = mul(load_tail(out, 0.0), gate);
+            write(out, core::iter::once(float(gated)));
+        }
+    }
+}

@@ -18,8 +18,8 @@
 //! stay below 1e-7.
 //!
 //! # Packing
-//! In words: a row's block is its digits in eight groups of four k's (`2·QUAD` words), `s`, the two `−128·S` as integers
-//! and the two S as f32. A tile is 8 vectors of 32 columns by four k's of a byte (256 words), then scales and minima, 32 a
+//! In words: a row's block is its digits in eight groups of four k's (`2·QUAD` words), `s`, the `−128·S` of both halves and
+//! of the whole as integers, and the three S as f32. A tile is 8 vectors of 32 columns by four k's of a byte (256 words), then scales and minima, 32 a
 //! sub-block.
 
 mod decode;
@@ -47,7 +47,7 @@ pub(super) const ONE_DIGIT: i32 = 127;
 /// The largest number of two digits: 127·256 + 127.
 pub(super) const TWO_DIGITS: i32 = 127 * 256 + 127;
 /// Words of a block after its digits.
-const TAIL: usize = 5;
+const TAIL: usize = 7;
 /// Words of a tile's codes.
 const CODES: usize = TILE * TILE / WORD;
 
@@ -88,6 +88,8 @@ pub(super) trait Columns: Copy {
     /// The eight lanes.
     fn eight(self) -> Self::Eight;
 
+    /// Asks for a line of memory that will be read before long.
+    fn prefetch(self, line: &[u8; 64]);
     /// Words from memory.
     fn words(self, from: &[u8; 64]) -> Self::Words;
     /// Words to memory.

@@ -13,7 +13,23 @@ use zerocopy::IntoBytes;
 /// Vectors of a strip.
 const VECTORS: usize = TILE / HALF;
 
-/// Where a product stands.
+/// Lines of memory that are wanted next, asked for a few at a time: all at once would stall on the misses under way.
+struct Ahead<'a> {
+    lines: core::slice::Iter<'a, [u8; 64]>,
+    /// Lines a tile.
+    step: usize,
+}
+
+impl Ahead<'_> {
+    #[inline(always)]
+    fn ask<D: Dot<QUAD>, const QUAD: usize>(&mut self, d: D) {
+        for line in self.lines.by_ref().take(self.step) {
+            d.prefetch(line);
+        }
+    }
+}
+
+/// What is multiplied.
 #[derive(Clone, Copy)]
 struct Operands<'a> {
     /// Packed rows, beginning with the tiles' first block.
@@ -38,11 +54,14 @@ pub(in super::super) fn multiply<D: Dot<QUAD>, const QUAD: usize>(
     assert!(out.columns() <= TILE, "a strip has 32 columns");
     assert!(x.rows == out.rows(), "as many rows in as out");
     let operands = Operands { x, tiles: weights.words, stride, chain };
+    let lines = weights.ahead.as_chunks().0;
+    let turns = out.rows().div_ceil(D::ROWS) * (VECTORS / D::VECTORS) * weights.k.div_ceil(TILE);
+    let ahead = &mut Ahead { lines: lines.iter(), step: lines.len().div_ceil(turns.max(1)) };
     match (weights.format.sub_block, weights.format.min) {
-        (TILE, Min::None) => rows::<D, QUAD, 1, false>(d, &operands, &mut out),
-        (TILE, _) => rows::<D, QUAD, 1, true>(d, &operands, &mut out),
-        (_, Min::None) => rows::<D, QUAD, 2, false>(d, &operands, &mut out),
-        _ => rows::<D, QUAD, 2, true>(d, &operands, &mut out),
+        (TILE, Min::None) => rows::<D, QUAD, 1, false>(d, &operands, &mut out, ahead),
+        (TILE, _) => rows::<D, QUAD, 1, true>(d, &operands, &mut out, ahead),
+        (_, Min::None) => rows::<D, QUAD, 2, false>(d, &operands, &mut out, ahead),
+        _ => rows::<D, QUAD, 2, true>(d, &operands, &mut out, ahead),
     }
 }
 
@@ -52,15 +71,16 @@ fn rows<D: Dot<QUAD>, const QUAD: usize, const SUBS: usize, const MIN: bool>(
     d: D,
     operands: &Operands<'_>,
     out: &mut Block<'_>,
+    ahead: &mut Ahead<'_>,
 ) {
     let rows = out.rows();
     if D::VECTORS == VECTORS {
         let mut row = 0;
         while row < rows {
             row += match (D::ROWS, rows - row) {
-                (6, 6..) => block::<D, QUAD, 6, 2, SUBS, MIN>(d, operands, out, row, 0),
-                (_, 2..) => block::<D, QUAD, 2, 2, SUBS, MIN>(d, operands, out, row, 0),
-                _ => block::<D, QUAD, 1, 2, SUBS, MIN>(d, operands, out, row, 0),
+                (6, 6..) => block::<D, QUAD, 6, 2, SUBS, MIN>(d, operands, out, ahead, row, 0),
+                (_, 2..) => block::<D, QUAD, 2, 2, SUBS, MIN>(d, operands, out, ahead, row, 0),
+                _ => block::<D, QUAD, 1, 2, SUBS, MIN>(d, operands, out, ahead, row, 0),
             };
         }
         return;
@@ -69,9 +89,9 @@ fn rows<D: Dot<QUAD>, const QUAD: usize, const SUBS: usize, const MIN: bool>(
         let mut row = 0;
         while row < rows {
             row += match (D::ROWS, rows - row) {
-                (4, 4..) => block::<D, QUAD, 4, 1, SUBS, MIN>(d, operands, out, row, first),
-                (3.., 3..) => block::<D, QUAD, 3, 1, SUBS, MIN>(d, operands, out, row, first),
-                _ => block::<D, QUAD, 1, 1, SUBS, MIN>(d, operands, out, row, first),
+                (4, 4..) => block::<D, QUAD, 4, 1, SUBS, MIN>(d, operands, out, ahead, row, first),
+                (3.., 3..) => block::<D, QUAD, 3, 1, SUBS, MIN>(d, operands, out, ahead, row, first),
+                _ => block::<D, QUAD, 1, 1, SUBS, MIN>(d, operands, out, ahead, row, first),
             };
         }
     }
@@ -83,6 +103,7 @@ fn block<D, const QUAD: usize, const R: usize, const V: usize, const SUBS: usize
     d: D,
     operands: &Operands<'_>,
     out: &mut Block<'_>,
+    ahead: &mut Ahead<'_>,
     row: usize,
     first: usize,
 ) -> usize
@@ -96,15 +117,14 @@ where
     for (r, (chains, x)) in chains.iter_mut().zip(&mut xs).enumerate() {
         *x = &operands.x.row(row + r)[..count * words];
         if operands.chain == Chain::Continue {
-            let mut held = [0.0; TILE];
             let row = out.row(row + r);
-            held[..row.len()].copy_from_slice(row);
             for (v, chain) in chains.iter_mut().enumerate() {
-                *chain = d.load(&held.as_chunks().0[first + v]);
+                *chain = d.load(&columns(row, first + v));
             }
         }
     }
     for (t, tile) in operands.tiles.chunks_exact(operands.stride).enumerate() {
+        ahead.ask(d);
         let (codes, factors) = tile.split_at(CODES);
         let codes: &[[[u8; 64]; VECTORS]; 8] = &codes.as_bytes().as_chunks().0.as_chunks().0.as_chunks().0[0];
         let factors: &[[f32; HALF]] = factors.as_chunks().0;
@@ -162,25 +182,40 @@ where
     }
     for (r, chains) in chains.iter().enumerate() {
         let row = out.row(row + r);
-        let mut done = [0.0; TILE];
-        done[..row.len()].copy_from_slice(row);
         for (v, &chain) in chains.iter().enumerate() {
-            d.store(chain, &mut done.as_chunks_mut().0[first + v]);
+            let at = (first + v) * HALF;
+            if let Some(whole) = row.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
+                d.store(chain, whole);
+            } else if let Some(rest) = row.get_mut(at..) {
+                let mut some = [0.0; HALF];
+                d.store(chain, &mut some);
+                rest.copy_from_slice(&some[..rest.len()]);
+            }
         }
-        row.copy_from_slice(&done[..row.len()]);
     }
     R
+}
+
+/// Sixteen columns of a row of outputs; a strip at the right edge has fewer.
+#[inline(always)]
+fn columns(row: &[f32], vector: usize) -> [f32; HALF] {
+    let mut columns = [0.0; HALF];
+    match row.get(vector * HALF..) {
+        Some(rest) if rest.len() >= HALF => columns.copy_from_slice(&rest[..HALF]),
+        Some(rest) => columns[..rest.len()].copy_from_slice(rest),
+        None => {}
+    }
+    columns
 }
 
 /// `−128·S` of a sub-block, or of the whole block.
 #[inline(always)]
 fn offset<const SUBS: usize>(tail: &[f32; TAIL], sub: usize) -> i32 {
-    let half = |at: usize| tail[1 + at].to_bits().cast_signed();
-    if SUBS == 1 { half(0).wrapping_add(half(1)) } else { half(sub) }
+    tail[1 + if SUBS == 1 { 2 } else { sub }].to_bits().cast_signed()
 }
 
-/// S of a sub-block, or of the whole block: whole numbers below 2^24, so that their sum is exact.
+/// S of a sub-block, or of the whole block.
 #[inline(always)]
 fn sum<const SUBS: usize>(tail: &[f32; TAIL], sub: usize) -> f32 {
-    if SUBS == 1 { tail[3] + tail[4] } else { tail[3 + sub] }
+    tail[4 + if SUBS == 1 { 2 } else { sub }]
 }

@@ -67,9 +67,13 @@ fn block<D: Dot<QUAD>, const QUAD: usize>(d: D, x: &[f32; TILE], out: &mut [f32]
             *q = value.to_bits() as i16;
         }
     }
-    let sums = [0, 1].map(|half| q[half * HALF..][..HALF].iter().map(|&q| i32::from(q)).sum::<i32>());
+    let [a, b] = [0, 1].map(|half| q[half * HALF..][..HALF].iter().map(|&q| i32::from(q)).sum::<i32>());
+    let sums = [a, b, a + b];
     let (digits, tail) = out.split_at_mut(2 * QUAD);
     digits.as_mut_bytes().copy_from_slice(d.arrange(&q).as_flattened());
-    let [first, second] = sums.map(|sum| f32::from_bits((-OFFSET * sum).cast_unsigned()));
-    tail.copy_from_slice(&[scale, first, second, sums[0] as f32, sums[1] as f32]);
+    let offsets = sums.map(|sum| f32::from_bits((-OFFSET * sum).cast_unsigned()));
+    tail[0] = scale;
+    tail[1..4].copy_from_slice(&offsets);
+    // Below 2^24, hence exact.
+    tail[4..].copy_from_slice(&sums.map(|sum| sum as f32));
 }

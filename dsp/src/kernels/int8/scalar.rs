@@ -37,6 +37,7 @@ impl<const DIGITS: usize> Columns for ScalarInt8<DIGITS> {
     fn eight(self) -> Scalar {
         Scalar
     }
+    fn prefetch(self, _: &[u8; 64]) {}
     fn words(self, from: &[u8; 64]) -> Self::Words {
         let words: &[[u8; 4]] = from.as_chunks().0;
         each(|c| u32::from_le_bytes(words[c]))

@@ -23,6 +23,10 @@ impl<const DIGITS: usize> Columns for Vnni512<DIGITS> {
         Avx2(())
     }
     #[inline(always)]
+    fn prefetch(self, line: &[u8; 64]) {
+        with!(_mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()));
+    }
+    #[inline(always)]
     fn words(self, from: &[u8; 64]) -> __m512i {
         with!(_mm512_loadu_si512(from.as_ptr().cast()))
     }

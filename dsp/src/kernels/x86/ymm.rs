@@ -29,6 +29,10 @@ macro_rules! columns {
                 Avx2(())
             }
             #[inline(always)]
+            fn prefetch(self, line: &[u8; 64]) {
+                with!(_mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()));
+            }
+            #[inline(always)]
             fn words(self, from: &[u8; 64]) -> [__m256i; 2] {
                 let [a, b] = halves(from);
                 with!([_mm256_loadu_si256(a.as_ptr().cast()), _mm256_loadu_si256(b.as_ptr().cast())])

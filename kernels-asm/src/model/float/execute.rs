@@ -9,7 +9,7 @@ use crate::word::Float;
 /// What a form reads, captured before its packet runs.
 ///
 /// The layout is fixed, so that a stub can store registers straight into it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(128))]
 pub struct Operands {
     /// The first source; the low half only, if it is a vector.
@@ -18,12 +18,6 @@ pub struct Operands {
     pub v: Vector,
     /// The destination's old value, of accumulating forms: a pair, a vector or a [`Predicate`] in the low half.
     pub x: Pair,
-}
-
-impl Default for Operands {
-    fn default() -> Self {
-        Self { u: [[0; 32]; 2], v: [0; 32], x: [[0; 32]; 2] }
-    }
 }
 
 /// The destination's new value: a pair, or a vector or a [`Predicate`] in the low half. None for forms that

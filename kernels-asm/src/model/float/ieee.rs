@@ -40,7 +40,7 @@ pub fn sf_from_hf(a: u16) -> u32 {
     match magnitude {
         0 => sign,
         1..0x400 => sign | (magnitude as f32 * HF_UNIT).to_bits(),
-        0x400..0x7c00 => sign | (magnitude << 13) + ((127 - 15) << 23),
+        0x400..0x7c00 => sign | ((magnitude << 13) + ((127 - 15) << 23)),
         0x7c00 => sign | SF_INFINITY,
         _ => SF_NAN,
     }
@@ -160,8 +160,12 @@ pub fn hf_mpy_acc(x: u16, a: u16, b: u16) -> u16 {
         // Sums of halves and their products are multiples of 2^-48: no subnormal doubles but zero.
         u16::from(negative) << 15
     } else {
-        let exact =
-            Exact { negative, significand: fraction | 1 << 52, exponent: exponent as i32 - 1023 - 52, sticky: false };
+        let exact = Exact {
+            negative,
+            significand: fraction | 1 << 52,
+            exponent: exponent as i32 - 1023 - 52,
+            sticky: false,
+        };
         exact.round(Format::HF, Overflow::Infinity).0 as u16
     }
 }

@@ -3,8 +3,8 @@
 //! A qf32 has a signed significand m in bits 31:8 and an exponent e (bias 127) in bits 7:0; its value is
 //! (2m + 1) · 2^-23 · 2^(e−127). A qf16 has m in bits 15:5 and e (bias 15) in bits 4:0: (2m + 1) · 2^-10 · 2^(e−15). The last
 //! significand bit is always one and not stored, numbers need not be normalised, and there is neither infinity nor NaN. Zero
-//! is the word 0, worth half of the smallest IEEE subnormal, so that every conversion makes it zero. No normal IEEE number has
-//! its own qfloat's bits: a kernel that forgets a conversion computes garbage here as on silicon.
+//! is the word 0, worth half of the smallest IEEE subnormal, so that every conversion makes it zero. The bits of a
+//! number as a qfloat and as an IEEE number differ: a kernel that forgets a conversion computes garbage, as on silicon.
 //!
 //! Rounding is to the nearest odd significand, or to the even one between two of them when the exponent can take it up (an
 //! even number is an odd one, one exponent higher). So 1.0 + 0 is 1 + 2^-23: after a conversion to single a sum may be one

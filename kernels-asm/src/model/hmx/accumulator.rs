@@ -71,12 +71,19 @@ impl Accumulator {
         Self { significand: [[0; SIDE]; SIDE], exponent: [[revision.smallest_exponent(); SIDE]; SIDE] }
     }
 
+    /// Makes it zero where it lies: it is too large for a small stack.
+    pub(super) fn clear(&mut self, revision: Revision) {
+        self.significand = [[0; SIDE]; SIDE];
+        self.exponent.as_flattened_mut().fill(revision.smallest_exponent());
+    }
+
     /// Significand and exponent of a cell.
     pub(super) fn cell(&self, row: usize, column: usize) -> (i32, i32) {
         (self.significand[row][column], self.exponent[row][column])
     }
 
-    /// Adds activation · weight for one tile of 32 k.
+    /// Adds activation · weight for one tile of 32 k. Inlined, so that its caller says what it is compiled for.
+    #[inline(always)]
     pub(super) fn multiply(&mut self, activation: &Operand, weight: &Operand, revision: Revision) {
         match revision.group() {
             4 => self.multiply_by::<4>(activation, weight, revision.smallest_exponent()),
@@ -84,6 +91,7 @@ impl Accumulator {
         }
     }
 
+    #[inline(always)]
     fn multiply_by<const GROUP: usize>(&mut self, activation: &Operand, weight: &Operand, smallest: i32) {
         for row in 0..SIDE {
             for k in (0..SIDE).step_by(GROUP) {
@@ -94,7 +102,8 @@ impl Accumulator {
                 let a_exponent: [i32; GROUP] =
                     core::array::from_fn(|i| i32::from(activation.exponent[row][k + i]));
                 for column in 0..SIDE {
-                    let w: [i32; GROUP] = core::array::from_fn(|i| i32::from(weight.significand[k + i][column]));
+                    let w: [i32; GROUP] =
+                        core::array::from_fn(|i| i32::from(weight.significand[k + i][column]));
                     let exponent: [i32; GROUP] =
                         core::array::from_fn(|i| a_exponent[i] + i32::from(weight.exponent[k + i][column]));
                     let largest = exponent.into_iter().fold(smallest, i32::max);
@@ -117,6 +126,7 @@ impl Accumulator {
 }
 
 /// Shifts right and ORs what falls off into the last bit.
+#[inline(always)]
 fn jam(value: i32, places: i32) -> i32 {
     let places = places.min(31);
     let shifted = value >> places;
@@ -124,6 +134,7 @@ fn jam(value: i32, places: i32) -> i32 {
 }
 
 /// Accumulator plus group, and the limited normalisation.
+#[inline(always)]
 fn add((a, a_exponent): (i32, i32), (b, b_exponent): (i32, i32), smallest: i32) -> (i32, i32) {
     let largest = a_exponent.max(b_exponent);
     let (a, b) = (jam(a, largest - a_exponent), jam(b, largest - b_exponent));
@@ -136,6 +147,7 @@ fn add((a, a_exponent): (i32, i32), (b, b_exponent): (i32, i32), smallest: i32) 
 
 /// How far the sum of two 30-bit numbers in a 31-bit frame may be moved left, anticipated from the addends as the unit's
 /// circuit does it, at most [`MAX_SHIFT`]. It may be one short of the true count.
+#[inline(always)]
 fn anticipate(a: i32, b: i32) -> i32 {
     let (differ, both, neither) = (a ^ b, a & b, !(a | b));
     let zeros = leading(differ ^ !(neither << 1));
@@ -150,6 +162,7 @@ fn anticipate(a: i32, b: i32) -> i32 {
 }
 
 /// Zero bits from bit 29 down, at most [`MAX_SHIFT`].
+#[inline(always)]
 fn leading(bits: i32) -> i32 {
     if bits & 1 << 29 != 0 {
         0
@@ -159,5 +172,68 @@ fn leading(bits: i32) -> i32 {
         2
     } else {
         MAX_SHIFT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers of 30 bits with any count of leading sign bits, from a small generator.
+    fn numbers() -> impl Iterator<Item = i32> {
+        let mut state = 0x9e37_79b9u32;
+        core::iter::repeat_with(move || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state as i32) >> (2 + (state >> 7) % 29)
+        })
+    }
+
+    /// The anticipated shift is the count of redundant sign bits of the sum, or one less: never more, so that nothing is
+    /// shifted out at the top.
+    #[test]
+    fn anticipation_is_at_most_one_short() {
+        let (mut exact, mut short) = (0, 0);
+        for (a, b) in numbers().zip(numbers().skip(12_345)).take(1_000_000) {
+            let sum = a + b;
+            let redundant = (if sum < 0 { !sum } else { sum }).leading_zeros() as i32 - 2;
+            let shift = anticipate(a, b);
+            let limit = redundant.min(MAX_SHIFT);
+            assert!(shift == limit || shift == limit - 1, "{a} + {b}: {shift}, not {limit}");
+            if shift == limit { exact += 1 } else { short += 1 }
+        }
+        assert!(exact > 100_000 && short > 1_000, "{exact} exact, {short} short");
+    }
+
+    /// Adding keeps the value but for what the jams take: less than two units of the larger scale each time.
+    #[test]
+    fn adding_keeps_the_value() {
+        let value = |(significand, exponent): (i32, i32)| f64::from(significand) * 2f64.powi(exponent);
+        for (a, b) in numbers().zip(numbers().skip(777)).take(1_000_000) {
+            let (a, b) = ((a, b & 7), (b, a & 7));
+            let sum = add(a, b, -64);
+            let unit = 2f64.powi(a.1.max(b.1));
+            assert!((value(sum) - value(a) - value(b)).abs() < 3.0 * unit, "{a:?} + {b:?} = {sum:?}");
+            assert!(sum.0 < 1 << 29 && sum.0 >= -(1 << 29), "{sum:?}");
+        }
+    }
+
+    #[test]
+    fn halves_decode_with_a_bit_of_headroom() {
+        for half in 0..=u16::MAX {
+            let (significand, exponent) = decode(half);
+            let (field, fraction) = (i32::from(half >> 10 & 31), f64::from(half & 0x3ff));
+            let magnitude = if field == 0 {
+                fraction / 1024.0 * 2f64.powi(-14)
+            } else {
+                (1.0 + fraction / 1024.0) * 2f64.powi(field - 15)
+            };
+            let expected = if half >> 15 == 1 { -magnitude } else { magnitude };
+            if significand == 0 {
+                assert_eq!((expected, exponent), (0.0, ZERO_EXPONENT));
+            } else {
+                assert_eq!(f64::from(significand) * 2f64.powi(i32::from(exponent) - 9), expected);
+                assert!(significand.abs() >= 0x400);
+            }
+        }
     }
 }

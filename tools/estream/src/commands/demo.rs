@@ -5,7 +5,7 @@
 //! this device both read the same clock.
 
 use crate::cli::Demo;
-use crate::commands::run::prompt;
+use crate::commands::run::{Source, prepare, prompt};
 use crate::console::{Console, table};
 use crate::interrupt::{Interrupt, interruptible};
 use crate::report::RunReport;
@@ -77,7 +77,9 @@ fn show(arguments: &Demo, console: &Console, interrupt: &Interrupt) -> Result<()
     let start = Instant::now();
     let ids = (0..TOKENS).map(|position| (position * 7919 + 13) % model.vocab).collect();
     let options = Options::new().arena(Arena::Bytes(arena));
-    let (run, pass) = prompt(&pack, ids, options, None, start, console, interrupt)?;
+    let source = Source::Ids(ids);
+    let (prepared, ids, _) = prepare(&pack, source, &options, None, &model, console, interrupt)?;
+    let (run, pass) = prompt(prepared, ids, options, None, start, console, interrupt)?;
     let tracks = Tracks::of(&pass);
     let expert_bytes = model.expert_bytes;
     let report = DemoReport { gguf_bytes, pack_bytes, expert_bytes, run, timeline: tracks.overlap() };

@@ -8,9 +8,11 @@ mod distinct;
 mod inspect;
 mod man;
 mod pack;
+mod plot;
 mod run;
 mod synth;
 mod tokenize;
+mod tune;
 mod verify;
 
 use crate::cli::Command;
@@ -25,6 +27,7 @@ pub fn run(command: Command, console: &Console) -> Result<()> {
         Command::Verify(arguments) => verify::run(&arguments, console),
         Command::Run(arguments) => run::run(&arguments, console),
         Command::Bench(arguments) => bench::run(&arguments, console),
+        Command::Tune(arguments) => tune::run(&arguments, console),
         Command::Tokenize(arguments) => tokenize::run(&arguments, console),
         Command::Demo(arguments) => demo::run(&arguments, console),
         Command::Synth(arguments) => synth::run(arguments, console),

@@ -4,17 +4,24 @@
 //! memory of the session was given back, so that texts cost no peak memory, and before the logits get their name.
 
 use super::tokenize;
-use crate::cli::{Machine, Run, SimulatorParts};
+use crate::cli::{DenseName, Machine, Run, SimulatorParts};
 use crate::commands::device::device;
 use crate::commands::distinct::distinct;
 use crate::console::Console;
 use crate::interrupt::{Interrupt, interruptible};
 use crate::report::{Candidate, RunReport};
 use crate::tokens;
-use estream::{Arena, Engine, Error, Exit, KernelSet, LogitsFile, Model, Options, Pass, Request, Result, Top};
+use estream::{
+    Arena, DenseWeights, Engine, Error, Exit, KernelSet, LogitsFile, Model, Options, Pass, Prepared, Request,
+    Result, Top, WHOLE_GROUPS,
+};
+use estream_idl::address::PAGE;
 use estream_pack::Vocabulary;
 use estream_text::Tokenizer;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Instant;
 
 /// Runs the command.
@@ -25,14 +32,13 @@ pub fn run(arguments: &Run, console: &Console) -> Result<()> {
         distinct(output, inputs(arguments))?;
     }
     let model = Model::read(&arguments.pack)?;
-    let ids = ids(arguments, &model)?;
+    let source = source(arguments, &model)?;
     let options = options.top_k(arguments.top_k);
-    let tokens = u32::try_from(ids.len()).map_err(|_| estream::too_many(ids.len(), model.context))?;
     let report = interruptible(|interrupt| {
-        // Before anything runs: a path that cannot be written is no reason to compute first.
         let logits = arguments.logits.as_deref();
-        let logits = logits.map(|path| LogitsFile::create(path, tokens, model.vocab)).transpose()?;
-        Ok(prompt(&arguments.pack, ids, options, logits, start, console, interrupt)?.0)
+        let (prepared, ids, logits) =
+            prepare(&arguments.pack, source, &options, logits, &model, console, interrupt)?;
+        Ok(prompt(prepared, ids, options, logits, start, console, interrupt)?.0)
     })?;
     console.answer(&report, || report.summary())
 }
@@ -44,19 +50,80 @@ fn inputs(arguments: &Run) -> impl Iterator<Item = &Path> {
     std::iter::once(&arguments.pack).chain(named.into_iter().flatten()).map(PathBuf::as_path)
 }
 
-/// The prompt's ids. The tokenizer is made only where there is text, and its memory is given back before the session takes
-/// any: the session's tables are sized by the ids, so the two cannot overlap.
-fn ids(arguments: &Run, model: &Model) -> Result<Vec<u32>> {
+/// What the prompt is made of.
+pub enum Source {
+    /// Its ids, checked.
+    Ids(Vec<u32>),
+    /// A text that may fit the context.
+    Text(String),
+}
+
+fn source(arguments: &Run, model: &Model) -> Result<Source> {
     let text = match arguments {
-        Run { tokens: Some(text), .. } => return tokens::parse(text, model),
-        Run { tokens_file: Some(file), .. } => return tokens::read(file, model),
+        Run { tokens: Some(text), .. } => return Ok(Source::Ids(tokens::parse(text, model)?)),
+        Run { tokens_file: Some(file), .. } => return Ok(Source::Ids(tokens::read(file, model)?)),
         Run { prompt: Some(text), .. } => text.clone(),
         Run { prompt_file: Some(file), .. } => tokenize::read_text(file)?,
         _ => return Err(estream::empty()),
     };
     may_fit(&text, model, &arguments.pack)?;
-    let tokenizer = Tokenizer::open(&arguments.pack)?;
-    let ids = tokenizer.encode(&text).map_err(|error| error.in_file(&arguments.pack))?;
+    Ok(Source::Text(text))
+}
+
+/// The pack verified, the prompt's ids, and the file for their logits. The tokenizer is made only where there is text,
+/// beside the reading of the pack; its memory is given back before the session takes any, since the session's tables are
+/// sized by the ids. A path that cannot be written is found before anything is computed.
+pub fn prepare(
+    pack: &Path,
+    source: Source,
+    options: &Options,
+    logits: Option<&Path>,
+    model: &Model,
+    console: &Console,
+    interrupt: &Interrupt,
+) -> Result<(Prepared, Vec<u32>, Option<LogitsFile>)> {
+    let create = |ids: &[u32]| {
+        let tokens = u32::try_from(ids.len()).map_err(|_| estream::too_many(ids.len(), model.context))?;
+        logits.map(|path| LogitsFile::create(path, tokens, model.vocab)).transpose()
+    };
+    let open = |stop: &AtomicBool| {
+        let bar = console.bytes_bar("verifying");
+        let progress = |done, total| {
+            if stop.load(Ordering::Relaxed) {
+                resume_unwind(Box::new(GivenUp));
+            }
+            interrupt.unwind();
+            bar.show(done, total);
+        };
+        Engine::prepare(pack, options, &progress)
+    };
+    let text = match source {
+        Source::Text(text) => text,
+        Source::Ids(ids) => {
+            let file = create(&ids)?;
+            return Ok((open(&AtomicBool::new(false))?, ids, file));
+        }
+    };
+    // Ordering: nothing is handed over with the flag.
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let opening = scope.spawn(|| open(&stop));
+        let encoded = encode(&text, model, pack).and_then(|ids| Ok((create(&ids)?, ids)));
+        if encoded.is_err() {
+            // A text that is refused does not wait for the rest of a large pack.
+            stop.store(true, Ordering::Relaxed);
+        }
+        let opened = opening.join();
+        let (file, ids) = encoded?;
+        Ok((opened.unwrap_or_else(|payload| resume_unwind(payload))?, ids, file))
+    })
+}
+
+/// What gives up a verification that nobody waits for any more.
+struct GivenUp;
+
+fn encode(text: &str, model: &Model, pack: &Path) -> Result<Vec<u32>> {
+    let ids = Tokenizer::open(pack)?.encode(text).map_err(|error| error.in_file(pack))?;
     model.check(&ids)?;
     Ok(ids)
 }
@@ -84,9 +151,9 @@ fn may_fit(text: &str, model: &Model, pack: &Path) -> Result<()> {
     Err(Error::new("too-many-tokens", Exit::Input, message))
 }
 
-/// Runs `ids` through the pack; `logits` takes the rows of all positions.
+/// Runs `ids` through a prepared pack; `logits` takes the rows of all positions.
 pub fn prompt(
-    pack: &Path,
+    prepared: Prepared,
     ids: Vec<u32>,
     options: Options,
     mut logits: Option<LogitsFile>,
@@ -97,14 +164,8 @@ pub fn prompt(
     let tokens = ids.len();
     let count = u32::try_from(tokens).map_err(|_| estream::too_many(tokens, u32::MAX))?;
     let options = options.max_tokens(count).max_requests(1).max_outputs(1).rows(logits.is_some());
-    let mut engine = {
-        let bar = console.bytes_bar("verifying");
-        let progress = |done, total| {
-            interrupt.unwind();
-            bar.show(done, total);
-        };
-        Engine::open_with(pack, &options, &progress)?
-    };
+    let pack = prepared.path().to_owned();
+    let mut engine = prepared.start(&options)?;
     interrupt.gives_up(engine.canceller());
     let opened = start.elapsed();
     let request = Request::next_token(ids);
@@ -118,7 +179,7 @@ pub fn prompt(
     engine.close()?;
     let top =
         pass.responses.first().and_then(|response| response.outputs.first()).map(|answer| &answer.top[..]);
-    let candidates = candidates(pack, top.unwrap_or_default())?;
+    let candidates = candidates(&pack, top.unwrap_or_default())?;
     interrupt.check()?;
     logits.map_or(Ok(()), LogitsFile::finish)?;
     report.finish(candidates, start.elapsed());
@@ -164,6 +225,14 @@ pub fn options(machine: &Machine) -> Result<Options> {
         .row_chunk(machine.row_chunk.unwrap_or(0))
         .schedule(schedule)
         .planning(machine.topology.into());
+    match machine.dense {
+        DenseName::Auto => {}
+        DenseName::Resident => options = options.dense(DenseWeights::Resident),
+        DenseName::Stream => options = options.dense(DenseWeights::Streamed),
+    }
+    if let Some(bytes) = machine.gap {
+        options = options.gap(u32::try_from(bytes / PAGE as u64).unwrap_or(WHOLE_GROUPS));
+    }
     if let Some(depth) = machine.depth.or(preset.map(|(_, depth)| depth)) {
         options = options.depth(depth);
     }

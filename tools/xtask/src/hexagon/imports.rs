@@ -13,7 +13,7 @@ pub(crate) enum Strength {
 use Strength::{Strong, Weak};
 
 /// Name, how it may be referenced, why.
-pub(crate) const ALLOWED: [(&str, Strength, &str); 18] = [
+pub(crate) const ALLOWED: [(&str, Strength, &str); 35] = [
     ("qurt_thread_create", Strong, "the engine and its workers; imported by every open skel that computes"),
     ("qurt_thread_exit", Strong, "comes with qurt_thread_create"),
     ("qurt_thread_join", Strong, "comes with qurt_thread_create"),
@@ -36,6 +36,23 @@ pub(crate) const ALLOWED: [(&str, Strength, &str); 18] = [
         "a header inline over a weak symbol: without it the planner refuses",
     ),
     ("HAP_debug", Weak, "a log must not be why a skel does not load"),
+    ("HAP_power_set", Weak, "the matrix unit needs a vote: without it the kernels are the scalar ones"),
+    ("qurt_hvx_lock", Weak, "some images give every thread a vector context"),
+    ("qurt_hvx_unlock", Weak, "comes with qurt_hvx_lock"),
+    ("estream_sim_mark", Weak, "a simulator's: nobody provides it on a device"),
+    ("estream_sim_mark_thread", Weak, "comes with estream_sim_mark"),
+    ("compute_resource_attr_init", Weak, "a header inline over a weak symbol: without it the kernels are the scalar ones"),
+    ("compute_resource_attr_set_vtcm_param", Weak, "comes with compute_resource_attr_init"),
+    ("compute_resource_attr_set_hmx_param", Weak, "comes with compute_resource_attr_init"),
+    ("compute_resource_attr_set_cache_mode", Weak, "comes with compute_resource_attr_init"),
+    ("compute_resource_attr_set_release_callback", Weak, "comes with compute_resource_attr_init"),
+    ("compute_resource_attr_get_vtcm_ptr", Weak, "comes with compute_resource_attr_init"),
+    ("compute_resource_acquire", Weak, "comes with compute_resource_attr_init"),
+    ("compute_resource_release", Weak, "comes with compute_resource_attr_init"),
+    ("compute_resource_acquire_cached", Weak, "comes with compute_resource_attr_init"),
+    ("compute_resource_release_cached", Weak, "comes with compute_resource_attr_init"),
+    ("compute_resource_hmx_lock", Weak, "comes with compute_resource_attr_init"),
+    ("compute_resource_hmx_unlock", Weak, "comes with compute_resource_attr_init"),
 ];
 
 /// How `name` may be referenced, or `None` where it is not on the list.

@@ -8,6 +8,7 @@
 use super::arch::Arch;
 use super::crc::Crc;
 use super::loader::{self, Report};
+use super::sites;
 use super::toolchain::{LINKER, ensure, hexagon_cargo};
 use crate::steps::{output, run};
 use sha2::{Digest, Sha256};
@@ -78,8 +79,8 @@ pub(crate) fn elf(root: &Path, files: &[PathBuf], add_crc: bool) -> Result<(), S
 fn check(root: &Path, files: &[(PathBuf, Option<Arch>)], add_crc: bool) -> Result<(), String> {
     let mut failed = 0;
     println!(
-        "{:<6} {:>8} {:>8} {:>7} {:>6} {:>12} {:>10}  sha256",
-        "arch", "bytes", "text", "data", "bss", "imports", "crc"
+        "{:<6} {:>8} {:>8} {:>7} {:>6} {:>12} {:>7} {:>10}  sha256",
+        "arch", "bytes", "text", "data", "bss", "imports", "served", "crc"
     );
     for (file, arch) in files {
         let shown = file.strip_prefix(root).unwrap_or(file).display();
@@ -89,8 +90,10 @@ fn check(root: &Path, files: &[(PathBuf, Option<Arch>)], add_crc: bool) -> Resul
             std::fs::write(file, &bytes).map_err(|error| format!("{shown}: {error}"))?;
         }
         let name = file.file_name().unwrap_or_default().to_string_lossy();
-        match loader::check(&bytes, &name, *arch) {
-            Ok(report) => println!("{}  {shown}", line(&report, &bytes)),
+        let checked = loader::check(&bytes, &name, *arch)
+            .and_then(|report| sites::check(&bytes).map(|served| (report, served)));
+        match checked {
+            Ok((report, served)) => println!("{}  {shown}", line(&report, served, &bytes)),
             Err(breaches) => {
                 failed += 1;
                 for breach in breaches {
@@ -102,7 +105,8 @@ fn check(root: &Path, files: &[(PathBuf, Option<Arch>)], add_crc: bool) -> Resul
     if failed == 0 { Ok(()) } else { Err(format!("a DSP would refuse {failed} of {} skels", files.len())) }
 }
 
-fn line(report: &Report, bytes: &[u8]) -> String {
+/// A row of the table; `served` is the number of packets that the simulator serves itself.
+fn line(report: &Report, served: usize, bytes: &[u8]) -> String {
     let crc = match report.crc {
         Crc::Right(sum) => format!("{sum:#010x}"),
         Crc::Absent | Crc::Wrong => "none".into(),
@@ -110,7 +114,7 @@ fn line(report: &Report, bytes: &[u8]) -> String {
     let (all, weak) = report.imports;
     let sha256: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     format!(
-        "{:<6} {:>8} {:>8} {:>7} {:>6} {:>12} {crc:>10}  {sha256}",
+        "{:<6} {:>8} {:>8} {:>7} {:>6} {:>12} {served:>7} {crc:>10}  {sha256}",
         report.arch.name(),
         report.file,
         report.text,

@@ -13,10 +13,12 @@ use std::process::Command;
 
 pub(super) const RUSTC: &str = "/usr/bin/rustc";
 pub(super) const LINKER: &str = "ld.lld-22";
+/// Tests assemble single words with it; a build needs none.
+const ASSEMBLER: &str = "llvm-mc-22";
 /// The version that the Hexagon code is checked with; newer ones are adopted on purpose, not by an upgrade.
 const VERSION: &str = "1.96.";
 const SOURCES: &str = "lib/rustlib/src/rust/library/core/Cargo.toml";
-const PACKAGES: [&str; 3] = ["rustc-web=1.96.*", "rust-web-src=1.96.*", "lld-22"];
+const PACKAGES: [&str; 4] = ["rustc-web=1.96.*", "rust-web-src=1.96.*", "lld-22", "llvm-22"];
 /// Older ones do not know the processors that the skel is built for.
 const QEMU_MAJOR: u32 = 10;
 /// Suites of Debian with a simulator that is new enough, the preferred one first, and the versions taken from them.
@@ -57,7 +59,7 @@ pub(super) fn hexagon_cargo(root: &Path) -> Command {
     command
 }
 
-/// Sees to it that compiler, sources and linker are here.
+/// Sees to it that compiler, sources, linker and assembler are here.
 pub(super) fn ensure() -> Result<(), String> {
     let Err(missing) = present() else { return Ok(()) };
     println!("{missing}; installing {}", PACKAGES.join(", "));
@@ -66,7 +68,7 @@ pub(super) fn ensure() -> Result<(), String> {
     })
 }
 
-/// Whether compiler, sources and linker are here, and of the pinned version.
+/// Whether compiler, sources, linker and assembler are here, and of the pinned version.
 pub(super) fn present() -> Result<(), String> {
     let version = output(Command::new(RUSTC).arg("--version"))?;
     if !version.starts_with(&format!("rustc {VERSION}")) {
@@ -77,7 +79,8 @@ pub(super) fn present() -> Result<(), String> {
     if !sources.exists() {
         return Err(format!("{} is missing", sources.display()));
     }
-    output(Command::new(LINKER).arg("--version")).map(drop)
+    output(Command::new(LINKER).arg("--version"))?;
+    output(Command::new(ASSEMBLER).arg("--version")).map(drop)
 }
 
 fn install() -> Result<(), String> {

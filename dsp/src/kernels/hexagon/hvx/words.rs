@@ -3,6 +3,7 @@
 //! Below v79 floats go through qfloat: a [`Q`] is the unit's internal format, which has no bits to look at, and is
 //! brought back by [`float`] or [`narrow`]. From v79 on the IEEE forms exist and a [`Q`] is a plain f32.
 
+use core::arch::asm;
 use core::arch::hexagon::v128::*;
 
 /// A vector of 128 bytes.
@@ -66,11 +67,6 @@ words! {
     fn max_w(a: V, b: V) -> V = V(q6_vw_vmax_vwvw(a.0, b.0));
     /// Unsigned halfwords, the larger.
     fn max_uh(a: V, b: V) -> V = V(q6_vuh_vmax_vuhvuh(a.0, b.0));
-    /// `a` where `x > y` as signed words, else `b`.
-    fn where_gt_w(x: V, y: V, a: V, b: V) -> V = V(q6_v_vmux_qvv(q6_q_vcmp_gt_vwvw(x.0, y.0), a.0, b.0));
-    /// The byte `value[i mod 4]` where `v` has a bit of `mask[i mod 4]` set in byte i, else 0.
-    fn bits_to_bytes(v: V, mask: u32, value: u32) -> V =
-        V(q6_v_vand_qr(q6_q_vand_vr(v.0, mask.cast_signed()), value.cast_signed()));
     /// The vector turned towards lane 0 by `bytes`.
     fn rotate(v: V, bytes: u32) -> V = V(q6_v_vror_vr(v.0, bytes.cast_signed()));
     /// Entry b mod 16 of the table in the low halves of `table`'s first sixteen words: even bytes, odd bytes.
@@ -147,6 +143,49 @@ words! {
     fn add_qv(a: Q, b: V) -> Q = Q(q6_vsf_vadd_vsfvsf(a.0, b.0));
     /// Plain floats, difference.
     fn sub(a: V, b: V) -> Q = Q(q6_vsf_vsub_vsfvsf(a.0, b.0));
+}
+
+/// `a` where `x > y` as signed words, else `b`. By hand: LLVM 22 cannot select the intrinsics that predicates go through.
+#[must_use]
+#[inline(always)]
+pub fn where_gt_w(x: V, y: V, a: V, b: V) -> V {
+    let chosen: HvxVector;
+    // SAFETY: registers only, and the predicate is given up.
+    unsafe {
+        asm!(
+            "q0 = vcmp.gt({x}.w,{y}.w)",
+            "{d} = vmux(q0,{a},{b})",
+            x = in(vreg) x.0,
+            y = in(vreg) y.0,
+            a = in(vreg) a.0,
+            b = in(vreg) b.0,
+            d = out(vreg) chosen,
+            out("q0") _,
+            options(pure, nomem, nostack)
+        );
+    }
+    V(chosen)
+}
+
+/// The byte `value[i mod 4]` where `v` has a bit of `mask[i mod 4]` set in byte i, else 0. By hand as [`where_gt_w`].
+#[must_use]
+#[inline(always)]
+pub fn bits_to_bytes(v: V, mask: u32, value: u32) -> V {
+    let bytes: HvxVector;
+    // SAFETY: registers only, and the predicate is given up.
+    unsafe {
+        asm!(
+            "q0 = vand({v},{m})",
+            "{d} = vand(q0,{w})",
+            v = in(vreg) v.0,
+            m = in(reg) mask,
+            w = in(reg) value,
+            d = out(vreg) bytes,
+            out("q0") _,
+            options(pure, nomem, nostack)
+        );
+    }
+    V(bytes)
 }
 
 /// Words from memory, wherever they begin.
