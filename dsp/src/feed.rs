@@ -13,6 +13,7 @@ use crate::router;
 use crate::view::{Grid, Rows};
 use estream_idl::format::Format;
 use estream_idl::message::EventKind;
+use estream_idl::operator;
 use estream_idl::recipe::FeedForward;
 use estream_idl::status::Status;
 
@@ -73,16 +74,10 @@ impl Engine<'_> {
         let logits = &mut work.logits[..tokens * count];
         let matrix = weights(&self.shared, &layer.router)?;
         // The choice of experts hangs on small differences: its logits stay in f32.
-        product(
-            &self.backend.on_vectors(),
-            &self.pool,
-            work.scratch,
-            side,
-            matrix,
-            0,
-            Grid::new(logits, count),
-            Chain::Start,
-        );
+        let (backend, out) = (self.backend.on_vectors(), Grid::new(logits, count));
+        platform::working_for(operator::Operator::Router, || {
+            product(&backend, &self.pool, work.scratch, side, matrix, 0, out, Chain::Start);
+        });
         let bias = layer.bias.as_ref().map_or(Ok(&[][..]), |bias| self.shared.vector(bias))?;
         let choices = &mut work.chosen[..tokens * chosen];
         let alphas = &mut work.weights[..tokens * chosen];
@@ -90,7 +85,9 @@ impl Engine<'_> {
         for ((logits, choices), alphas) in
             rows.zip(choices.chunks_exact_mut(chosen)).zip(alphas.chunks_exact_mut(chosen))
         {
-            router::choose(self.backend.kernels, &experts, logits, bias, choices, alphas);
+            platform::working_for(operator::Operator::Router, || {
+                router::choose(self.backend.kernels, &experts, logits, bias, choices, alphas);
+            });
         }
         let positions = &mut work.positions[..count];
         for (expert, position) in positions.iter_mut().enumerate() {

@@ -5,11 +5,13 @@ use crate::head::{Candidate, Summary};
 use crate::kernels::Chain;
 use crate::linear::{Activations, product};
 use crate::mixer::some_strips;
+use crate::platform;
 use crate::pool::Pool;
 use crate::view::{Grid, Rows};
 use estream_idl::address::{PAGE, TILE};
 use estream_idl::io::{IoLayout, NO_TARGET, TOP_WORDS};
 use estream_idl::message::{self, EventKind};
+use estream_idl::operator::Operator;
 use estream_idl::status::Status;
 use estream_idl::sync::Ordering;
 
@@ -66,7 +68,9 @@ impl Engine<'_> {
                 for (row, logits) in panel.chunks_exact(columns).enumerate() {
                     let best = &mut self.work.candidates[row * top_k..(row + 1) * top_k];
                     let target = outputs[row].target;
-                    summaries[row].fold(backend.kernels, logits, column as u32, target, best);
+                    platform::working_for(Operator::Head, || {
+                        summaries[row].fold(backend.kernels, logits, column as u32, target, best);
+                    });
                 }
                 self.traffic.mailbox.beat(self.model.layers(), 0);
                 column += columns;

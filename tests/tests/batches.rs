@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// Tokens of the prompts.
 const LENGTHS: [usize; 9] = [1, 2, 3, 31, 32, 33, 40, 130, 512];
-/// The longest prompt for scalar kernels but in full runs.
-const SCALAR_LENGTH: usize = 130;
+/// The longest prompt for slow kernels but in full runs.
+const SLOW_LENGTH: usize = 130;
 /// Ids below this are in the vocabulary of every model here.
 const VOCABULARY: u64 = 512;
 
@@ -58,16 +58,21 @@ fn made(folder: &Path) -> Vec<(String, PathBuf)> {
     families.map(synth).into()
 }
 
-/// Calls `check` with every model: the goldens of all families and those made here.
-fn each(check: impl Fn(&str, &Path)) {
+/// Calls `check` with every model, those made here and the goldens of all families, and every set of kernels; slow ones on
+/// few models but in full runs.
+fn each(check: impl Fn(&str, &Path, KernelSet)) {
     let folder = fixture::folder(env!("CARGO_TARGET_TMPDIR"));
+    for (name, pack) in made(folder.path()) {
+        backends().into_iter().for_each(|(kernels, _)| check(&name, &pack, kernels));
+    }
     let goldens = if fixture::full() { fixture::goldens() } else { fixture::families() };
     for golden in goldens {
         let pack = fixture::pack(&golden.gguf, folder.path(), None);
-        check(&golden.name, &pack);
-    }
-    for (name, pack) in made(folder.path()) {
-        check(&name, &pack);
+        for (kernels, _) in backends() {
+            if !slow(kernels) || fixture::full() || fixture::is_own(&golden) {
+                check(&golden.name, &pack, kernels);
+            }
+        }
     }
 }
 
@@ -98,22 +103,20 @@ fn orders<'a>(prompts: &'a [Vec<u32>], filler: &'a [u32]) -> Vec<Order<'a>> {
 
 #[test]
 fn neither_neighbours_nor_places_change_a_bit() {
-    each(|name, pack| {
-        for (kernels, _) in backends() {
-            let most = if slow(kernels) && !fixture::full() { SCALAR_LENGTH } else { 512 };
-            let lengths = LENGTHS.into_iter().filter(|&tokens| tokens <= most);
-            let prompts: Vec<Vec<u32>> = (1..).zip(lengths).map(|(seed, n)| prompt(seed, n)).collect();
-            let filler = prompt(0, 3);
-            let expected: Vec<Array2<f32>> =
-                prompts.iter().map(|ids| logits(pack, &[ids], alone(kernels)).remove(0)).collect();
-            for (index, order) in orders(&prompts, &filler).iter().enumerate() {
-                let requests: Vec<&[u32]> = order.iter().map(|(_, ids)| *ids).collect();
-                let packed = logits(pack, &requests, together(kernels));
-                for ((prompt, ids), logits) in order.iter().zip(&packed) {
-                    if let Some(prompt) = prompt {
-                        let what = (name, kernels.name(), "order", index, "tokens", ids.len());
-                        assert_same(&expected[*prompt], logits, what);
-                    }
+    each(|name, pack, kernels| {
+        let most = if slow(kernels) && !fixture::full() { SLOW_LENGTH } else { 512 };
+        let lengths = LENGTHS.into_iter().filter(|&tokens| tokens <= most);
+        let prompts: Vec<Vec<u32>> = (1..).zip(lengths).map(|(seed, n)| prompt(seed, n)).collect();
+        let filler = prompt(0, 3);
+        let expected: Vec<Array2<f32>> =
+            prompts.iter().map(|ids| logits(pack, &[ids], alone(kernels)).remove(0)).collect();
+        for (index, order) in orders(&prompts, &filler).iter().enumerate() {
+            let requests: Vec<&[u32]> = order.iter().map(|(_, ids)| *ids).collect();
+            let packed = logits(pack, &requests, together(kernels));
+            for ((prompt, ids), logits) in order.iter().zip(&packed) {
+                if let Some(prompt) = prompt {
+                    let what = (name, kernels.name(), "order", index, "tokens", ids.len());
+                    assert_same(&expected[*prompt], logits, what);
                 }
             }
         }
@@ -124,15 +127,13 @@ fn neither_neighbours_nor_places_change_a_bit() {
 #[test]
 fn a_beginning_of_a_prompt_has_the_rows_of_the_whole() {
     let whole = prompt(7, 130);
-    each(|name, pack| {
-        for (kernels, _) in backends() {
-            let expected = logits(pack, &[&whole], alone(kernels)).remove(0);
-            let beginnings = [1, 7, 16, 31, 32, 33, 64, 130].map(|tokens| &whole[..tokens]);
-            let packed = logits(pack, &beginnings, together(kernels));
-            for (ids, logits) in beginnings.iter().zip(&packed) {
-                let rows = expected.slice(s![..ids.len(), ..]).to_owned();
-                assert_same(&rows, logits, (name, kernels.name(), ids.len()));
-            }
+    each(|name, pack, kernels| {
+        let expected = logits(pack, &[&whole], alone(kernels)).remove(0);
+        let beginnings = [1, 7, 16, 31, 32, 33, 64, 130].map(|tokens| &whole[..tokens]);
+        let packed = logits(pack, &beginnings, together(kernels));
+        for (ids, logits) in beginnings.iter().zip(&packed) {
+            let rows = expected.slice(s![..ids.len(), ..]).to_owned();
+            assert_same(&rows, logits, (name, kernels.name(), ids.len()));
         }
     });
 }

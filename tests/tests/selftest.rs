@@ -2,10 +2,9 @@
 //! right ones with one slip each.
 
 use estream_dsp::kernels::scalar::Scalar;
-use estream_dsp::kernels::{Chain, Kernels, Plain, Strip, choose};
+use estream_dsp::kernels::{Chain, Kernels, Plain, Strip};
 use estream_dsp::selftest;
 use estream_dsp::view::{Block, Rows};
-use estream_idl::call::KernelSet;
 use estream_idl::recipe::RopePairs;
 use estream_idl::status::Status;
 use std::ops::Range;

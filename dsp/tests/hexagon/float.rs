@@ -43,13 +43,13 @@ fn reciprocals_and_sigmoids_are_within_their_bounds() {
         let d: [f32; 32] = core::array::from_fn(|_| 1.5 + random.unit() / 2.0);
         for (d, y) in d.into_iter().zip(values(float(reciprocal(lift(vector(d)))))) {
             let error = (f64::from(y) * f64::from(d) - 1.0).abs();
-            assert!(error <= 16.0 * UNIT, "{d}: {} units", error / UNIT);
+            assert!(error <= 64.0 * UNIT, "{d}: {} units", error / UNIT);
         }
         let x: [f32; 32] = core::array::from_fn(|_| random.unit() * 30.0);
         for (x, y) in x.into_iter().zip(values(float(sigmoid(vector(x))))) {
             let exact = 1.0 / (1.0 + f64::from(-x).exp());
             let error = (f64::from(y) / exact - 1.0).abs();
-            assert!(error <= (48.0 + 2.0 * f64::from(x.abs())) * UNIT, "{x}: {y} for {exact}, {} units", error / UNIT);
+            assert!(error <= (128.0 + 2.0 * f64::from(x.abs())) * UNIT, "{x}: {y} for {exact}, {} units", error / UNIT);
         }
     }
 }

@@ -192,7 +192,12 @@ impl Gated {
         let mut random = Random::new(inner as u64);
         let x = (0..tokens * width).map(|_| random.unit() * 2.0).collect();
         let shapes = [(width, inner), (width, inner), (inner, width)];
-        let weights = [0, 1, 2].map(|i| stored(formats[i], shapes[i].0, shapes[i].1.div_ceil(32), i as u64 + 9, small));
+        // Under super-scales a weight is up to 2^12 times its half.
+        let half = |format: Format| move |random: &mut Random| {
+            small(random) * f16::from_f32(if format == Format::Q4_0 || format == Format::Q8_0 { 1.0 } else { 1.0 / 256.0 })
+        };
+        let weights =
+            [0, 1, 2].map(|i| stored(formats[i], shapes[i].0, shapes[i].1.div_ceil(32), i as u64 + 9, half(formats[i])));
         let token = |token: u32| Route { token, weight: 0.25 + token as f32 / 64.0 };
         let routes = (0..tokens as u32).rev().filter(|token| token % 5 != 3).map(token).collect();
         Self { width, inner, formats, weights, x, routes }

@@ -94,18 +94,19 @@ impl State {
 /// The tools that make a skel of assembly, or none.
 struct Tools {
     assembler: PathBuf,
+    disassembler: PathBuf,
     linker: PathBuf,
 }
 
 fn tools() -> Option<Tools> {
-    let find = |names: &[&str]| {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let folders: Vec<_> =
-            std::env::split_paths(&path).chain([PathBuf::from("/usr/lib/llvm-22/bin")]).collect();
-        let candidates = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
-        candidates.into_iter().find(|file| file.is_file())
-    };
-    Some(Tools { assembler: find(&["llvm-mc-22"])?, linker: find(&["ld.lld-22"])? })
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let find =
+        |name| std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file());
+    Some(Tools {
+        assembler: find("llvm-mc-22")?,
+        disassembler: find("llvm-objdump-22")?,
+        linker: find("ld.lld-22")?,
+    })
 }
 
 fn succeed(command: &mut Command) {
@@ -129,7 +130,9 @@ impl Bench {
             eprintln!("skipped: {what}");
         };
         let Some(tools) = tools() else {
-            skip("no llvm-mc-22 and ld.lld-22 to assemble words with (Debian's llvm-22 and lld-22)");
+            skip(
+                "no llvm-mc-22, llvm-objdump-22 and ld.lld-22 to make words with (Debian's llvm-22 and lld-22)",
+            );
             return None;
         };
         let version =
@@ -199,6 +202,15 @@ impl Bench {
             .expect("a file's mode can be set");
         let simulator = Simulator { qemu: wrapper, skel: skel.to_owned(), ..self.simulator.clone() };
         Ok(Domain { sim: Sim::open(&simulator)?, log })
+    }
+
+    /// The domain's own code, as LLVM lists it.
+    pub fn disassemble_domain(&self) -> String {
+        let mut command = Command::new(&self.tools.disassembler);
+        let command = command.args(["--disassemble", "--no-show-raw-insn"]).arg(&self.simulator.guest);
+        let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        assert!(output.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// A domain with these cases.

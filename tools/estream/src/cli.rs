@@ -39,6 +39,9 @@ pub enum Command {
     /// Measure a pack here: tokens a second warm, first token cold, reads, overlap, memory.
     #[command(after_help = EXIT_CODES)]
     Bench(Bench),
+    /// Run a prompt and write what ran when, for Chrome's and Perfetto's viewers.
+    #[command(after_help = EXIT_CODES)]
+    Trace(Trace),
     /// Find the settings for a memory budget from a short profile; runs take them from then on.
     #[command(after_help = EXIT_CODES)]
     Tune(Tune),
@@ -346,6 +349,20 @@ pub enum DeviceName {
     Sim,
     /// The Hexagon NPU.
     Cdsp,
+}
+
+/// `trace`.
+#[derive(Debug, Args)]
+pub struct Trace {
+    /// Where the trace is written, as JSON.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Also draw it, as SVG.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// The pass.
+    #[command(flatten)]
+    pub run: Run,
 }
 
 /// `tune`.

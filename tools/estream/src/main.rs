@@ -12,6 +12,7 @@ mod commands;
 mod console;
 mod interrupt;
 mod report;
+mod spans;
 #[allow(unsafe_code)]
 mod standard_output;
 mod timeline;

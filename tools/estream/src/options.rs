@@ -5,8 +5,9 @@ use crate::model::Model;
 use crate::tuned::{self, Key};
 use estream_host::transport::Simulator;
 use estream_host::{Pack, Verify};
+use estream_idl::address::PAGE;
 use estream_idl::call::KernelSet;
-use estream_idl::streaming::{DenseWeights, Planning, Schedule, Streaming};
+use estream_idl::streaming::{DenseWeights, Planning, Schedule, Streaming, WHOLE_GROUPS};
 use estream_tune::Choice;
 use std::path::Path;
 use std::thread;
@@ -240,6 +241,10 @@ impl Options {
         if let Some(choice) = choice {
             let arena = Arena::Group(choice.group, Some(Banks::Count(choice.banks)));
             options = options.arena(arena).depth(choice.depth);
+            if let (WHOLE_GROUPS, Some(bytes)) = (self.streaming.gap, choice.gap_bytes) {
+                let pages = bytes / PAGE as u64;
+                options = options.gap(u32::try_from(pages).unwrap_or(WHOLE_GROUPS));
+            }
             dense = if choice.streamed { DenseWeights::Streamed } else { DenseWeights::Resident };
         }
         options.streaming.dense = self.dense.unwrap_or(dense);

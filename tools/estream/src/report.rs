@@ -196,6 +196,12 @@ impl RunReport {
         }
     }
 
+    /// Bytes of a bank.
+    #[must_use]
+    pub const fn bank_bytes(&self) -> u64 {
+        self.memory.plan.arena_bytes / if self.banks == 0 { 1 } else { self.banks as u64 }
+    }
+
     /// Completes the account at the very end: the candidates with their texts, and the memory that was really taken.
     pub fn finish(&mut self, top: Vec<Candidate>, total: Duration) {
         self.top = top;

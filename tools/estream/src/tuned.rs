@@ -130,6 +130,7 @@ mod tests {
             banks,
             most_banks: banks,
             streamed: false,
+            gap_bytes: Some(4096),
             memory_bytes: 1 << 29,
             arena_bytes: 1 << 28,
             predicted_ns: 7,

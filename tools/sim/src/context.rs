@@ -60,8 +60,13 @@ pub struct Context {
     pub operator: u32,
     /// What it has counted, by operator.
     pub counts: Counts,
+    /// What the stack must not grow into.
+    guard: u32,
     stack: [u8; STACK_BYTES],
 }
+
+/// What stands below the stack.
+const GUARD: u32 = 0x5354_4f50;
 
 const _: () = {
     assert!(offset_of!(Context, results) == at::RESULTS_AT as usize);
@@ -82,6 +87,12 @@ const _: () = {
 };
 
 impl Context {
+    /// Whether no model has needed more stack than there is.
+    #[must_use]
+    pub const fn is_whole(&self) -> bool {
+        self.guard == GUARD
+    }
+
     const fn new() -> Self {
         Self {
             results: [[0; 32]; RESULTS],
@@ -102,6 +113,7 @@ impl Context {
             operands: Operands { u: [[0; 32]; 2], v: [0; 32], x: [[0; 32]; 2] },
             operator: 0,
             counts: Counts::NONE,
+            guard: 0,
             stack: [0; STACK_BYTES],
         }
     }
@@ -127,6 +139,7 @@ pub unsafe fn prepare(id: u32) -> u32 {
     let stack = context.stack.as_ptr().addr() as u32;
     context.stack_top = (stack + STACK_BYTES as u32) & !127;
     context.operator = 0;
+    context.guard = GUARD;
     units::reset_engine(id);
     cell.get().addr() as u32
 }

@@ -20,8 +20,14 @@ const RANGES: usize = 1024;
 
 /// Bytes mapped.
 static MAPPED: AtomicU32 = AtomicU32::new(0);
-/// What is mapped, for those that check addresses: (address, bytes), 0 bytes where there is none.
-static TABLE: Mutex<[(u32, u32); RANGES]> = Mutex::new([(0, 0); RANGES]);
+/// What is mapped, for those that check addresses.
+static TABLE: Mutex<Table> = Mutex::new(Table { ranges: [(0, 0); RANGES], used: 0 });
+
+/// Ranges as (address, bytes), 0 bytes where there is none; nothing stands behind the first `used` places.
+struct Table {
+    ranges: [(u32, u32); RANGES],
+    used: usize,
+}
 
 const READ_WRITE: u32 = 3;
 const READ_WRITE_EXECUTE: u32 = 7;
@@ -92,11 +98,10 @@ pub fn map(bytes: u32, source: Source) -> Option<Range> {
 /// Notes that memory is there; false when the table is full.
 fn remember(base: u32, bytes: u32) -> bool {
     let mut table = TABLE.lock();
-    let place = table.iter_mut().find(|(_, bytes)| *bytes == 0);
-    place.is_some_and(|place| {
-        *place = (base, bytes);
-        true
-    })
+    let Some(place) = table.ranges.iter().position(|&(_, bytes)| bytes == 0) else { return false };
+    table.ranges[place] = (base, bytes);
+    table.used = table.used.max(place + 1);
+    true
 }
 
 /// Notes the stack of the thread that calls, which the kernel has mapped: 8 MiB below the top.
@@ -114,7 +119,8 @@ pub fn is_mapped(address: u32, bytes: u32) -> bool {
         let offset = address.wrapping_sub(base);
         offset <= length && bytes <= length - offset
     };
-    TABLE.lock().iter().any(inside)
+    let table = TABLE.lock();
+    table.ranges[..table.used].iter().any(inside)
 }
 
 /// Gives a range back.
@@ -127,7 +133,7 @@ pub unsafe fn unmap(range: Range) {
         unsafe { sys::call(number::MUNMAP, [range.base.addr().get() as u32, range.bytes, 0, 0, 0, 0]) };
     if unmapped.is_ok() {
         let base = range.base.addr().get() as u32;
-        if let Some(place) = TABLE.lock().iter_mut().find(|place| place.0 == base) {
+        if let Some(place) = TABLE.lock().ranges.iter_mut().find(|place| place.0 == base) {
             *place = (0, 0);
         }
         MAPPED.fetch_sub(range.bytes, Ordering::Relaxed);

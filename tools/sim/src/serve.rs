@@ -66,6 +66,9 @@ extern "C" fn estream_sim_serve(placed: &Placed, context: &mut Context) {
     if let Some(store) = &site.store {
         late(store, context);
     }
+    if !context.is_whole() {
+        fault::end(site.packet.address, format_args!("the stack of the models is too small for this packet"));
+    }
     let weight = if goes_on(site.end, context) { placed.loops } else { placed.leaves };
     context.surplus[0] = context.surplus[0].wrapping_add(weight.packets);
     context.surplus[1] = context.surplus[1].wrapping_add(weight.instructions);

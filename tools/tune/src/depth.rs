@@ -36,9 +36,45 @@ pub fn smallest_depth(rates: &[Rate]) -> Option<u32> {
     rates.iter().map(|rate| rate.depth).filter(|&depth| serves(depth)).min()
 }
 
+/// The bytes that the storage transfers in the time that one more read costs it: what may be read in vain to save a read.
+/// With q readers a read of x bytes takes a + b·x; the line through the rates of all group sizes gives a / b. `None` where
+/// a read costs nothing or nothing can be told.
+#[must_use]
+pub fn gap_bytes(rates: &[Rate], depth: u32, record_bytes: u64) -> Option<u64> {
+    let point = |rate: &Rate| {
+        let bytes = f64::from(rate.group) * record_bytes as f64;
+        (bytes, f64::from(depth) * bytes / rate.bytes_per_second)
+    };
+    let points: Vec<_> =
+        rates.iter().filter(|rate| rate.depth == depth && rate.bytes_per_second > 0.0).map(point).collect();
+    let count = points.len() as f64;
+    let mean = |value: fn(&(f64, f64)) -> f64| points.iter().map(value).sum::<f64>() / count;
+    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+    let slope = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum::<f64>()
+        / points.iter().map(|point| (point.0 - x).powi(2)).sum::<f64>();
+    let bytes = (y - slope * x) / slope;
+    (slope > 0.0 && bytes > 0.0).then_some(bytes as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_gap_is_what_flows_in_the_time_of_one_more_read() {
+        // Each read takes 100 µs and then flows at 1 GB/s; two readers.
+        let rate = |group: u32| {
+            let bytes = f64::from(group) * 1e6;
+            Rate { group, depth: 2, bytes_per_second: 2.0 * bytes / (100e-6 + bytes / 1e9) }
+        };
+        let rates = [1, 2, 4, 8].map(rate);
+        let gap = gap_bytes(&rates, 2, 1_000_000).expect("a read costs something");
+        assert!(gap.abs_diff(100_000) < 10, "{gap}");
+        assert_eq!(gap_bytes(&rates, 4, 1_000_000), None, "never measured");
+        assert_eq!(gap_bytes(&rates[..1], 2, 1_000_000), None, "one point is no line");
+        let free = [1, 2].map(|group| Rate { group, depth: 1, bytes_per_second: 1e9 });
+        assert_eq!(gap_bytes(&free, 1, 1 << 20), None, "reads that cost nothing");
+    }
 
     #[test]
     fn the_smallest_depth_serves_every_group() {

@@ -15,6 +15,7 @@
 //! cannot hold is reported as the largest magnitude met, and fails the call: the matrix unit would take an infinity for a
 //! number.
 
+use super::steady;
 use super::hvx::{
     self, Q, V, add_q, and, bits_to_bytes, deal_w, float, float_of_w, half_of_h, interleave_h, lift, lookup, max_uh,
     max_w, mul_hf, mul_q, narrow, or, rotate, shl_w, shr_b, shr_w, splat, splat_b, sub_b,
@@ -28,7 +29,7 @@ use half::f16;
 /// Vectors of an fp16 tile: row pairs.
 pub const PAIRS: usize = TILE / 2;
 /// Bits of a half but its sign.
-const MAGNITUDE: u32 = 0x7fff_7fff;
+pub(super) const MAGNITUDE: u32 = 0x7fff_7fff;
 /// The first magnitude that is no finite half.
 pub const OVERFLOW: u16 = 0x7c00;
 
@@ -127,14 +128,13 @@ impl<'a> Planes<'a> {
         let mut worst = zero();
         if self.format.sub_block == TILE && tiles.start.is_multiple_of(2) {
             let scales = &self.scales[tiles.start / 2..tiles.end.div_ceil(2)];
-            for ((out, codes), &scales) in out.chunks_mut(2).zip(codes.chunks(2)).zip(scales) {
+            let done = steady::pairs(self.table, codes, scales, out, &mut worst);
+            let rest = out.chunks_mut(2).zip(codes.chunks(2)).zip(scales).skip(done);
+            for ((out, codes), &scales) in rest {
                 worst = max_uh(worst, and(scales, splat(MAGNITUDE)));
-                let (first, second) = interleave_h(scales, scales);
-                if let ([a, b], [codes_a, codes_b]) = (&mut *out, codes) {
-                    nibbles(self.table, codes_a, [first; 2], a);
-                    nibbles(self.table, codes_b, [second; 2], b);
-                } else if let ([a], [codes_a]) = (out, codes) {
-                    nibbles(self.table, codes_a, [first; 2], a);
+                let scales = interleave_h(scales, scales);
+                for ((out, codes), scale) in out.iter_mut().zip(codes).zip([scales.0, scales.1]) {
+                    nibbles(self.table, codes, [scale; 2], out);
                 }
             }
         } else {

@@ -2,8 +2,9 @@
 //!
 //! All in the unit's own format between the first and the last operation. Below v79 that format has odd significands only
 //! and normalises no difference: not even a product of small integers is exact, a cancellation costs a unit of the larger
-//! term, and what has to be an integer is kept as one. Bounds, relative: [`exp`] (24 + 2|x|)·2⁻²³, [`reciprocal`] 16·2⁻²³,
-//! [`sigmoid`] (48 + 2|x|)·2⁻²³.
+//! term, and what has to be an integer is kept as one. Bounds, relative, which tests hold on random arguments: [`exp`]
+//! (24 + 2|x|)·2⁻²³, [`reciprocal`] 64·2⁻²³ (its steps add numbers that are not normalised), [`sigmoid`] (128 + 2|x|)·2⁻²³.
+//! All are far below a half's 2⁻¹¹, which is what becomes of them.
 
 use super::hvx::{
     Q, V, add, add_q, add_qv, add_w, float, float_of_w, lift, max_sf, min_sf, mul, mul_q, or, shl_w, splat, splat_f, sub,

@@ -9,6 +9,8 @@ pub mod float;
 #[allow(unsafe_code)]
 pub mod hvx;
 pub mod rows;
+#[allow(unsafe_code)]
+mod steady;
 pub mod tiles;
 
 use super::{Chain, Kernels, Strip};

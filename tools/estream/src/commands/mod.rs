@@ -12,6 +12,7 @@ mod plot;
 mod run;
 mod synth;
 mod tokenize;
+mod trace;
 mod tune;
 mod verify;
 
@@ -27,6 +28,7 @@ pub fn run(command: Command, console: &Console) -> Result<()> {
         Command::Verify(arguments) => verify::run(&arguments, console),
         Command::Run(arguments) => run::run(&arguments, console),
         Command::Bench(arguments) => bench::run(&arguments, console),
+        Command::Trace(arguments) => trace::run(&arguments, console),
         Command::Tune(arguments) => tune::run(&arguments, console),
         Command::Tokenize(arguments) => tokenize::run(&arguments, console),
         Command::Demo(arguments) => demo::run(&arguments, console),

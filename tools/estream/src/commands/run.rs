@@ -58,7 +58,7 @@ pub enum Source {
     Text(String),
 }
 
-fn source(arguments: &Run, model: &Model) -> Result<Source> {
+pub fn source(arguments: &Run, model: &Model) -> Result<Source> {
     let text = match arguments {
         Run { tokens: Some(text), .. } => return Ok(Source::Ids(tokens::parse(text, model)?)),
         Run { tokens_file: Some(file), .. } => return Ok(Source::Ids(tokens::read(file, model)?)),

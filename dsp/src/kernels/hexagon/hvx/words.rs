@@ -11,6 +11,22 @@ use core::arch::hexagon::v128::*;
 #[repr(transparent)]
 pub struct V(HvxVector);
 
+impl V {
+    /// The register's value, for words written by hand.
+    #[must_use]
+    #[inline(always)]
+    pub const fn vector(self) -> HvxVector {
+        self.0
+    }
+
+    /// A register's value.
+    #[must_use]
+    #[inline(always)]
+    pub const fn of(vector: HvxVector) -> Self {
+        Self(vector)
+    }
+}
+
 /// 32 floats in the unit's own format.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
