@@ -53,10 +53,11 @@ impl<'a> Expert<'a> {
         }
     }
 
-    /// The bytes that the task `step` strips after this last piece begins with, as far as the expert goes.
-    fn bytes_of_task(&self, piece: &Piece, step: usize) -> &'a [u8] {
+    /// The bytes that the task after this last piece begins with, as far as the expert goes: a lane's tasks are mostly
+    /// neighbours.
+    fn bytes_of_task(&self, piece: &Piece) -> &'a [u8] {
         let pairs = self.gate.0.n.div_ceil(TILE);
-        let next = piece.strip + step;
+        let next = piece.strip + 1;
         let (matrix, strip, count) = match piece.matrix {
             Matrix::Gate | Matrix::Up if next < pairs => (Matrix::Gate, next, pairs),
             Matrix::Gate | Matrix::Up => (Matrix::Down, next - pairs, self.down.0.n.div_ceil(TILE)),
@@ -87,8 +88,6 @@ struct Lane<'a> {
     outputs: [&'a mut [f32]; 4],
     /// What is decoded after the next product.
     ahead: Option<&'a [u8]>,
-    /// From this lane's task to the one that it likely takes next.
-    step: usize,
 }
 
 impl Units for Lane<'_> {
@@ -106,14 +105,22 @@ impl Units for Lane<'_> {
 
     fn multiply(&mut self, multiply: &Multiply) {
         let piece = &multiply.piece;
-        let x = match &self.stage {
+        let x = match &mut self.stage {
             Stage::Inward { z, .. } => *z,
-            Stage::Outward { hidden, .. } => *hidden,
+            Stage::Outward { hidden, y, routes } => {
+                // Rows of Y lie far apart: without this a scatter waits for each of them.
+                let from = (piece.strip - self.first) * TILE;
+                for route in *routes {
+                    let row = y.row(route.token as usize);
+                    self.kernels.near(&row[from..row.len().min(from + TILE)]);
+                }
+                *hidden
+            }
         };
         let Strip { format, k, .. } = self.expert.strip(piece.matrix, piece.strip);
         let tile = self.products.packing(&[format]).tile / WORD;
         let k = (piece.tiles.end * TILE).min(k) - piece.tiles.start * TILE;
-        let ahead = self.ahead.take().unwrap_or_else(|| self.expert.bytes_of_task(piece, self.step));
+        let ahead = self.ahead.take().unwrap_or_else(|| self.expert.bytes_of_task(piece));
         let weights = Decoded { format, k, words: &self.weights[multiply.d][..piece.tiles.len() * tile], ahead };
         let out = Block::new(&mut self.outputs[multiply.o][..self.rows * TILE], TILE);
         self.products.multiply(x.from_column(piece.tiles.start * self.block), weights, out, multiply.chain);
@@ -208,8 +215,7 @@ impl Operator<'_> {
     ) -> Lane<'a> {
         let (kernels, products) = (self.kernels, self.products);
         let block = products.packing(&[]).block / WORD;
-        let step = self.pool.threads();
-        Lane { kernels, products, block, expert, stage, first, rows, weights, outputs, ahead: None, step }
+        Lane { kernels, products, block, expert, stage, first, rows, weights, outputs, ahead: None }
     }
 
     /// Runs `body(first strip, strips, block, D, O)` over all columns of `out`, `width` of them a strip: one lane takes all

@@ -268,7 +268,8 @@ impl<'a> Pool<'a> {
 
     /// Cuts `out` into blocks of `height` rows by `width` columns and calls `body(row block, column block, block,
     /// scratch)` once for each. Row blocks of one column block are taken one after another, so that neighbours in time
-    /// use the same weights.
+    /// use the same weights. Column blocks are taken far from each other at a time, as if each worker had a share of its
+    /// own: where neighbours have a cache line in common, two workers that wrote to it at once would pull it to and fro.
     ///
     /// # Panics
     /// When `height` or `width` is 0, or a task panics.
@@ -282,10 +283,10 @@ impl<'a> Pool<'a> {
     ) {
         assert!(height > 0 && width > 0, "blocks have rows and columns");
         let (rows, columns) = (out.rows(), out.columns());
-        let row_blocks = rows.div_ceil(height);
+        let (row_blocks, column_blocks) = (rows.div_ceil(height), columns.div_ceil(width));
         let shares = Shares::new(scratch, self.threads());
-        self.run(row_blocks * columns.div_ceil(width), &|worker, task| {
-            let (row, column) = (task % row_blocks, task / row_blocks);
+        self.run(row_blocks * column_blocks, &|worker, task| {
+            let (row, column) = (task % row_blocks, spread(task / row_blocks, column_blocks, self.threads()));
             // SAFETY: each task is called once and has its own (row, column), so its block overlaps no other.
             let block = unsafe { out.block(cut(row, height, rows), cut(column, width, columns)) };
             // SAFETY: no two calls that run side by side have the same worker number.
@@ -308,6 +309,12 @@ impl Drop for Pool<'_> {
             helper.join();
         }
     }
+}
+
+/// The place of task `number` of `count`, where consecutive tasks go round `shares` equal shares, each in ascending order.
+fn spread(number: usize, count: usize, shares: usize) -> usize {
+    let (share, turn) = (number % shares, number / shares);
+    share * (count / shares) + share.min(count % shares) + turn
 }
 
 /// Part `number` of `whole`, in parts of `part`.

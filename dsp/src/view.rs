@@ -91,6 +91,24 @@ impl<'a> Grid<'a> {
         self.columns
     }
 
+    /// Elements from one row to the next.
+    #[must_use]
+    pub const fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Pointer to an element, for kernels that write single vectors; what keeps them apart is theirs to say.
+    ///
+    /// # Panics
+    /// When the element lies out of the grid.
+    #[must_use]
+    #[inline(always)]
+    pub fn pointer(&self, row: usize, column: usize) -> *mut f32 {
+        assert!(row < self.rows && column < self.columns, "an element of the grid");
+        // SAFETY: the element lies inside the slice by the assertion.
+        unsafe { self.base.add(row * self.stride + column) }.as_ptr()
+    }
+
     /// The whole grid as one block.
     #[must_use]
     pub const fn into_block(self) -> Block<'a> {

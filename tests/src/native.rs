@@ -4,6 +4,7 @@ use crate::collect::Collector;
 use estream::{Engine, KernelSet, Options, Request, Verify};
 use ndarray::Array2;
 use std::path::Path;
+use std::sync::Once;
 
 /// The sets of kernels that this processor has, each with the mean KL that it is allowed against llama.cpp, but for the
 /// choice of one digit and the models of Hexagon's units, which round more and have tests of their own.
@@ -13,17 +14,20 @@ use std::path::Path;
 pub fn backends() -> Vec<(KernelSet, f64)> {
     let exact = KernelSet::all().difference(KernelSet::MATRIX.union(KernelSet::ONE_DIGIT));
     let available = estream_dsp::kernels::available();
-    for set in exact.difference(available).iter() {
-        eprintln!("skipped: {} kernels (not on this processor)", set.name());
-    }
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        for set in exact.difference(available).iter() {
+            eprintln!("skipped: {} kernels (not on this processor)", set.name());
+        }
+    });
     let bound = |set| if set == KernelSet::SCALAR { 1e-7 } else { 1e-6 };
     exact.intersection(available).iter().map(|set| (set, bound(set))).collect()
 }
 
-/// Whether kernels are portable code, whose speed allows little of a grid.
+/// Whether kernels are portable code or models, whose speed allows little of a grid.
 #[must_use]
 pub fn slow(kernels: KernelSet) -> bool {
-    KernelSet::SCALAR.union(KernelSet::SCALAR_INT8).contains(kernels)
+    kernels.intersects(KernelSet::SCALAR | KernelSet::SCALAR_INT8 | KernelSet::HMX_MODEL)
 }
 
 /// The logits of prompts run in one pass of an engine opened for it, `[tokens, vocabulary]` each.

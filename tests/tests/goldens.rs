@@ -56,7 +56,9 @@ fn hold(wanted: impl Fn(KernelSet) -> bool) {
         for order in [None, Some(order.as_str())] {
             let pack = pack(&golden, folder.path(), order);
             for (kernels, bound) in backends().into_iter().filter(|(set, _)| wanted(*set)) {
-                for (prompt, oracle) in golden.prompts.iter().zip(&forwards) {
+                // The other order need not be held at length.
+                let prompts = if order.is_none() || fixture::full() { golden.prompts.len() } else { 1 };
+                for (prompt, oracle) in golden.prompts.iter().zip(&forwards).take(prompts) {
                     let what = format!("{} {} {}", kernels.name(), golden.name, prompt.ids.len());
                     let logits = logits(&pack, &prompt.ids, kernels.name(), folder.path());
                     let agreement = compare(prompt.logits().view(), prompt.select(&logits).view());

@@ -42,7 +42,10 @@ fn goldens_are_near_up_to_their_first_flip_and_flip_no_firm_route() {
         let rows = || oracle.logits.rows().into_iter().zip(ours.rows());
         let flip = rows().position(|(p, q)| kl(p, q) > FLIP).unwrap_or(prompt.ids.len());
         let firm = oracle.first_doubtful(MARGIN).unwrap_or(prompt.ids.len());
-        let what = format!("{} {}: first flip {flip}, firm up to {firm}", golden.name, prompt.ids.len());
+        let margins = oracle.routing.iter().filter_map(|layer| layer.get(flip)).map(|choice| choice.margin);
+        let margin = margins.fold(f64::INFINITY, f64::min);
+        let what =
+            format!("{} {}: first flip {flip} at margin {margin:.1e}, firm up to {firm}", golden.name, prompt.ids.len());
         assert!(flip >= firm, "{what}: a firm choice fell otherwise");
         assert!(flip > 0, "{what}: no position to compare");
         let before = s![..flip, ..];

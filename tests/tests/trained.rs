@@ -20,6 +20,10 @@ struct Bound {
 
 const SCALAR: Bound = Bound { mean: 1e-5, max: 1e-3 };
 const OTHERS: Bound = Bound { mean: 1e-4, max: 1e-2 };
+/// Operands are halves: a near-tie of the router may fall the other way, and the token with it.
+const HALVES: Bound = Bound { mean: 5e-3, max: f64::INFINITY };
+/// How far the mean may be off for any: a thousandth of the perplexity.
+const OF_MEANS: f64 = 1e-3;
 
 /// A model with its windows of text and llama.cpp's log-probabilities for them.
 struct Trained {
@@ -87,7 +91,7 @@ impl Difference {
     }
 
     fn within(&self, bound: &Bound) -> bool {
-        self.mean <= bound.mean && self.max <= bound.max
+        self.mean <= bound.mean && self.max <= bound.max && self.of_means <= OF_MEANS
     }
 }
 
@@ -96,8 +100,13 @@ fn every_token_has_the_log_probability_of_llama_cpp() {
     let folder = fixture::folder(env!("CARGO_TARGET_TMPDIR"));
     for model in Trained::all() {
         let pack = fixture::pack(&model.gguf, folder.path(), None);
-        for (kernels, _) in native::backends() {
-            let bound = if kernels == KernelSet::SCALAR { SCALAR } else { OTHERS };
+        let units = KernelSet::HMX_MODEL.intersection(estream_dsp::kernels::available());
+        for kernels in native::backends().into_iter().map(|(kernels, _)| kernels).chain(units.iter()) {
+            let bound = match kernels {
+                KernelSet::SCALAR => SCALAR,
+                KernelSet::HMX_MODEL => HALVES,
+                _ => OTHERS,
+            };
             let difference = model.difference(&pack, kernels);
             println!("{} {}: {difference:?}", model.name, kernels.name());
             assert!(difference.within(&bound), "{} {}: {difference:?}", model.name, kernels.name());

@@ -159,7 +159,7 @@ unsafe extern "C" {
 pub type PowerSet = unsafe extern "C" fn(*mut c_void, *const c_void) -> c_int;
 /// `qurt_hvx_lock(mode)`: mode 1 is a context of 128-byte vectors.
 pub type HvxLock = unsafe extern "C" fn(c_int) -> c_int;
-/// `qurt_hvx_unlock()`.
+/// `qurt_hvx_unlock()` and `qurt_hvx_get_units()`.
 pub type HvxUnlock = unsafe extern "C" fn() -> c_int;
 /// `estream_sim_mark(operator)`: what the words that follow work for, told to a simulator; what they worked for before.
 pub type Mark = unsafe extern "C" fn(u32) -> u32;
@@ -194,6 +194,9 @@ unsafe extern "C" {
     /// Votes; without the matrix unit's, its first word hangs the DSP.
     #[linkage = "extern_weak"]
     pub static HAP_power_set: Option<PowerSet>;
+    /// The vector contexts: those of 128 bytes in bits 15:8.
+    #[linkage = "extern_weak"]
+    pub static qurt_hvx_get_units: Option<HvxUnlock>;
     /// A vector context for the calling thread; some images give one with the thread.
     #[linkage = "extern_weak"]
     pub static qurt_hvx_lock: Option<HvxLock>;

@@ -68,6 +68,9 @@ pub trait Kernels: Sync {
     /// `y[i] += factor · x[i]`.
     fn add_scaled(&self, factor: f32, x: &[f32], y: &mut [f32]);
 
+    /// Asks for memory that will be read before long; changes nothing.
+    fn near(&self, _: &[f32]) {}
+
     /// `x[i] *= factor`.
     fn scale(&self, factor: f32, x: &mut [f32]);
 

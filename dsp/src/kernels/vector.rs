@@ -1,7 +1,8 @@
 //! Element-wise functions and reductions over one row.
 //!
 //! Element i belongs to lane i mod 8, tails included: missing lanes hold the operation's neutral element, so a row's
-//! result depends on its values and its length alone.
+//! result depends on its values and its length alone. Most rows have no tail, and a strip's 32 columns are over before an
+//! empty one would be.
 
 use super::LANES;
 use super::lanes::{Lanes, load_tail, store_tail, sum};
@@ -27,8 +28,10 @@ pub(super) fn rms_norm<L: Lanes>(l: L, x: &[f32], weight: &[f32], epsilon: f32, 
     for ((x, weight), out) in eights.iter().zip(weights).zip(outs) {
         l.store(l.mul(l.mul(l.load(x), factor), l.load(weight)), out);
     }
-    let weight = load_tail(l, weight_tail, 0.0);
-    store_tail(l, l.mul(l.mul(v, factor), weight), out_tail);
+    if !tail.is_empty() {
+        let weight = load_tail(l, weight_tail, 0.0);
+        store_tail(l, l.mul(l.mul(v, factor), weight), out_tail);
+    }
 }
 
 /// See [`super::Kernels::swiglu`].
@@ -41,8 +44,10 @@ pub(super) fn swiglu<L: Lanes>(l: L, gate: &[f32], up: &[f32], out: &mut [f32]) 
     for ((gate, up), out) in gates.iter().zip(ups).zip(outs) {
         l.store(l.mul(silu(l, l.load(gate)), l.load(up)), out);
     }
-    let (gate, up) = (load_tail(l, gate_tail, 0.0), load_tail(l, up_tail, 0.0));
-    store_tail(l, l.mul(silu(l, gate), up), out_tail);
+    if !gate_tail.is_empty() {
+        let (gate, up) = (load_tail(l, gate_tail, 0.0), load_tail(l, up_tail, 0.0));
+        store_tail(l, l.mul(silu(l, gate), up), out_tail);
+    }
 }
 
 /// See [`super::Kernels::add_scaled`].
@@ -55,8 +60,10 @@ pub(super) fn add_scaled<L: Lanes>(l: L, factor: f32, x: &[f32], y: &mut [f32]) 
     for (x, y) in xs.iter().zip(ys) {
         l.store(l.mul_add(factor, l.load(x), l.load(y)), y);
     }
-    let (x, y) = (load_tail(l, x_tail, 0.0), load_tail(l, y_tail, 0.0));
-    store_tail(l, l.mul_add(factor, x, y), y_tail);
+    if !x_tail.is_empty() {
+        let (x, y) = (load_tail(l, x_tail, 0.0), load_tail(l, y_tail, 0.0));
+        store_tail(l, l.mul_add(factor, x, y), y_tail);
+    }
 }
 
 /// See [`super::Kernels::scale`].
@@ -67,7 +74,9 @@ pub(super) fn scale<L: Lanes>(l: L, factor: f32, x: &mut [f32]) {
     for x in xs {
         l.store(l.mul(factor, l.load(x)), x);
     }
-    store_tail(l, l.mul(factor, load_tail(l, tail, 0.0)), tail);
+    if !tail.is_empty() {
+        store_tail(l, l.mul(factor, load_tail(l, tail, 0.0)), tail);
+    }
 }
 
 /// See [`super::Kernels::rotate`]. Products are rounded before they are subtracted or added, on every backend.
@@ -87,10 +96,12 @@ pub(super) fn rotate<L: Lanes>(l: L, pairs: RopePairs, head: &mut [f32], cos: &[
                 l.store(turned.0, a);
                 l.store(turned.1, b);
             }
-            let (cos, sin) = (load_tail(l, cos_tail, 0.0), load_tail(l, sin_tail, 0.0));
-            let turned = turn(l, load_tail(l, a_tail, 0.0), load_tail(l, b_tail, 0.0), cos, sin);
-            store_tail(l, turned.0, a_tail);
-            store_tail(l, turned.1, b_tail);
+            if !cos_tail.is_empty() {
+                let (cos, sin) = (load_tail(l, cos_tail, 0.0), load_tail(l, sin_tail, 0.0));
+                let turned = turn(l, load_tail(l, a_tail, 0.0), load_tail(l, b_tail, 0.0), cos, sin);
+                store_tail(l, turned.0, a_tail);
+                store_tail(l, turned.1, b_tail);
+            }
         }
         RopePairs::Adjacent => {
             for ((pair, &cos), &sin) in head.as_chunks_mut::<2>().0.iter_mut().zip(cos).zip(sin) {
@@ -133,9 +144,12 @@ pub(super) fn exp_sum<L: Lanes>(l: L, x: &mut [f32], max: f32) -> f32 {
         l.store(e, eight);
         total = l.add(total, e);
     }
-    let e = exp(l, l.sub(load_tail(l, tail, f32::NEG_INFINITY), max));
-    store_tail(l, e, tail);
-    sum(l, l.add(total, e))
+    if !tail.is_empty() {
+        let e = exp(l, l.sub(load_tail(l, tail, f32::NEG_INFINITY), max));
+        store_tail(l, e, tail);
+        total = l.add(total, e);
+    }
+    sum(l, total)
 }
 
 /// See [`super::Kernels::sum_exp`]: the bits of [`exp_sum`].
@@ -147,5 +161,8 @@ pub(super) fn sum_exp<L: Lanes>(l: L, x: &[f32], max: f32) -> f32 {
     for eight in eights {
         total = l.add(total, exp(l, l.sub(l.load(eight), max)));
     }
-    sum(l, l.add(total, exp(l, l.sub(load_tail(l, tail, f32::NEG_INFINITY), max))))
+    if !tail.is_empty() {
+        total = l.add(total, exp(l, l.sub(load_tail(l, tail, f32::NEG_INFINITY), max)));
+    }
+    sum(l, total)
 }

@@ -319,8 +319,9 @@ impl Head<'_> {
             let fall = Exponent(exponents[side]).power(-1, 0) * keys.power(-1, 0) * self.attention.scale;
             weights[side] = self.soften(row, scores, lift(splat_f(fall)), seen);
         }
-        for half in 0..HALVES {
-            let v = narrow(lift(weights[0][half]), lift(weights[1][half]));
+        let [first, second] = weights;
+        for (half, (a, b)) in first.into_iter().zip(second).enumerate() {
+            let v = narrow(lift(a), lift(b));
             // SAFETY: a row pair's vectors of P are this task's.
             unsafe { pad.write(layout.weights.tile(tile, half) + pair % PAIRS * VECTOR, v) };
         }

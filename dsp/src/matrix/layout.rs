@@ -21,6 +21,8 @@ pub const TILE_BYTES: usize = 2 * TILE * TILE;
 pub(super) const CHAIN_BYTES: usize = CHAIN_TILES * TILE_BYTES;
 /// Bytes between two borders that no chain crosses.
 pub const STRETCH: usize = 256 << 10;
+/// Bytes that say where a row goes.
+pub const TARGET_BYTES: usize = 8;
 /// Bytes of the unit's scales and biases, which stand first.
 pub const BIAS_BYTES: usize = 256;
 
@@ -106,6 +108,8 @@ pub struct Layout {
     pub rows: usize,
     /// An i32 a row: the power of two that it is raised by.
     pub exponents: usize,
+    /// Eight bytes a row: where it goes, and what it is multiplied by on the way.
+    pub targets: usize,
     /// Gathered activations of gate and up.
     pub z: Operand,
     /// Activated products, or the one matrix's gathered activations.
@@ -204,12 +208,13 @@ impl Layout {
         let row_tiles = rows / TILE;
         let mut placer = Placer::after_bias();
         let exponents = placer.take(rows * size_of::<i32>(), VECTOR);
+        let targets = placer.take(rows * TARGET_BYTES, VECTOR);
         let c = [(); 2].map(|()| placer.take(c, VECTOR));
         let o = [(); 4].map(|()| placer.take(row_tiles * TILE_BYTES, TILE_BYTES));
         let d = [(); 2].map(|()| placer.take(d, chain_align(d)));
         let z = placer.operand(inward.tiles, row_tiles);
         let h = placer.operand(tiles, row_tiles);
-        Self { rows, exponents, z, h, c, d, o, inward, outward, bytes: placer.end() }
+        Self { rows, exponents, targets, z, h, c, d, o, inward, outward, bytes: placer.end() }
     }
 }
 

@@ -8,7 +8,7 @@
 //! the pool's others help with vector work. A row's numbers depend on that row alone: its exponent on its elements, a
 //! product's chain on k. No cut by rows, parts, threads or budget changes a bit (law 1).
 
-use super::layout::{Layout, Operand, TILE_BYTES, chains};
+use super::layout::{Layout, Operand, TARGET_BYTES, TILE_BYTES, chains};
 use super::pad::Pad;
 use super::Machine;
 use crate::executor::{Run, Work, share};
@@ -18,17 +18,22 @@ use crate::kernels::hexagon::hvx::{self, FLOATS, V, splat_f, zero};
 use crate::kernels::hexagon::tiles::{self, ACTIVATION_ROOM, Exponent};
 use crate::linear::Weights;
 use crate::pipeline::{Activate, CHAIN_TILES, Decode, Fetch, Matrix, Multiply, Piece, Scatter, Table};
-use crate::platform::{Patience, thread_working_for, working_for};
+use crate::platform::{Patience, thread_working_for, wait, working_for};
 use crate::pool::Pool;
 use crate::routes::Route;
 use crate::view::{Grid, Rows};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use estream_idl::address::TILE;
 use estream_idl::format::StripLayout;
 use estream_idl::operator::Operator;
 
 /// Bytes of a vector.
 const VECTOR: usize = size_of::<V>();
+
+/// How long a thread naps that has spun in vain, in nanoseconds: work is there within a share of a piece, or a core is short.
+const NAP_NS: u64 = 20_000;
+/// What such a nap waits for: nobody wakes it.
+static NOTHING: AtomicU32 = AtomicU32::new(0);
 
 /// Where products go.
 #[derive(Clone, Copy, Debug)]
@@ -169,11 +174,21 @@ pub(super) fn gather<'r>(
             *held = exponent.0;
             *power = splat_f(exponent.power(1, 0));
         }
-        for tile in 0..to.tiles {
-            let at = to.tile(pair / PAIRS, tile) + pair % PAIRS * VECTOR;
-            let v = tiles::pack(rows.map(|row| row.map_or(zero(), |row| vector(row, tile))), powers);
-            // SAFETY: the vector of a row pair and a tile is this task's alone.
-            unsafe { pad.write(at, v) };
+        let aligned = rows.map(|row| row.and_then(hvx::row));
+        for chain in 0..to.chains() {
+            let (first, count) = (chain * CHAIN_TILES, to.chain_tiles(chain));
+            let column = pad.column(to.chain(pair / PAIRS, chain) + pair % PAIRS * VECTOR, TILE_BYTES, count);
+            // Whole vectors of both rows where they stand at borders, one by one elsewhere.
+            let whole = aligned.map(|row| row.and_then(|row| row.get(first..first + count)));
+            // SAFETY: the vectors of a row pair are this task's alone.
+            unsafe {
+                match whole {
+                    [Some(a), Some(b)] => column.fill(a.iter().zip(b).map(|(&a, &b)| tiles::pack([a, b], powers))),
+                    _ => column.fill((first..first + count).map(|tile| {
+                        tiles::pack(rows.map(|row| row.map_or(zero(), |row| vector(row, tile))), powers)
+                    })),
+                }
+            }
         }
     };
     working_for(Operator::Gather, || pool.run(pairs, &body));
@@ -215,14 +230,42 @@ struct Job<'a> {
     sink: Sink<'a>,
 }
 
+/// Where a row goes: its row of the output, and its factor.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Target {
+    place: u32,
+    factor: f32,
+}
+
+const _: () = assert!(size_of::<Target>() == TARGET_BYTES);
+
 impl Job<'_> {
+    /// Notes where the chunk's rows go, once for all strips.
+    fn aim(&self) {
+        // SAFETY: the run has not begun: nobody else is at work on the pad.
+        let targets = unsafe { self.context.pad.slice_mut::<Target>(self.layout.targets, self.rows) };
+        for (row, target) in targets.iter_mut().enumerate() {
+            let exponent = self.exponents(row / 2)[row % 2];
+            *target = match self.sink {
+                Sink::Routes(routes, _) => Target {
+                    place: routes[row].token,
+                    factor: routes[row].weight * exponent.power(-2, -ACTIVATION_ROOM),
+                },
+                Sink::Rows { first, .. } => Target { place: (first + row) as u32, factor: exponent.power(-1, 0) },
+            };
+        }
+    }
+
     fn run(&self) {
+        self.aim();
         let (run, pool) = (Run::new(self.table), self.context.pool);
         let owned = AtomicBool::new(false);
         pool.run(pool.threads(), &|worker, _| {
             let mut patience = Patience::new();
             let idle = || {
                 if !patience.spin() {
+                    wait(&NOTHING, 0, Some(NAP_NS));
                     patience = Patience::new();
                 }
             };
@@ -258,7 +301,7 @@ impl Job<'_> {
     fn output(&self, at: usize, pair: usize) -> V {
         // SAFETY: the tile was stored before the executor's number let this share begin, and is not begun anew before
         // the share has ended.
-        unsafe { self.context.pad.read(at + pair / PAIRS * TILE_BYTES + pair % PAIRS * VECTOR) }
+        unsafe { self.context.pad.read(at + pair * VECTOR) }
     }
 
     /// Counts the halves of `vectors` that left the range, where any of what was seen did.
@@ -269,47 +312,32 @@ impl Job<'_> {
         }
     }
 
-    fn scatter_pair(&self, halves: V, pair: usize, strip: usize) {
-        let mut factors = [zero(); 2];
-        let exponents = self.exponents(pair);
-        let (grid, base, columns, add) = match self.sink {
+    /// Where a strip's columns go: the grid, the row that the chunk's places count from, the columns, and whether they are
+    /// added to what is there.
+    fn columns(&self, strip: usize) -> (&Grid<'_>, usize, core::ops::Range<usize>, bool) {
+        match self.sink {
             Sink::Routes(_, grid) => (grid, 0, strip_columns(grid, strip), true),
-            Sink::Rows { out, all, first, chain } => {
+            Sink::Rows { out, all, chain, .. } => {
                 let (grid, base, columns) = out.place(strip, all);
-                (grid, base + first, columns, chain == Chain::Continue)
+                (grid, base, columns, chain == Chain::Continue)
             }
-        };
-        let mut places = [None; 2];
-        for (half, row) in [2 * pair, 2 * pair + 1].into_iter().enumerate().filter(|(_, row)| *row < self.rows) {
-            let (place, factor) = match self.sink {
-                Sink::Routes(routes, _) => {
-                    let route = &routes[row];
-                    (route.token as usize, route.weight * exponents[half].power(-2, -ACTIVATION_ROOM))
-                }
-                Sink::Rows { .. } => (base + row, exponents[half].power(-1, 0)),
-            };
-            places[half] = Some(place);
-            factors[half] = splat_f(factor);
         }
-        let mut blocks = places.map(|place| {
+    }
+
+    /// Scatters row pairs whose columns are not whole vectors, or which have one row.
+    fn scatter_loose(&self, halves: V, targets: &[Target], strip: usize) {
+        let (grid, base, columns, add) = self.columns(strip);
+        for (target, side) in targets.iter().zip(0..) {
+            let place = base + target.place as usize;
             // SAFETY: a row of the output is met once in a chunk, and its columns by one strip: no other share has them.
-            place.map(|place| unsafe { grid.block(place..place + 1, columns.clone()) })
-        });
-        let held = blocks.each_mut().map(|block| match block {
-            Some(block) if add => vector(block.row(0), 0),
-            _ => zero(),
-        });
-        let done = if add { tiles::add(halves, factors, held) } else { tiles::unpack(halves, factors) };
-        for (block, v) in blocks.iter_mut().zip(done) {
-            let Some(block) = block else { continue };
+            let mut block = unsafe { grid.block(place..place + 1, columns.clone()) };
             let row = block.row(0);
-            if let Some([to]) = hvx::row_mut(row) {
-                *to = v;
-            } else {
-                let mut full = [0.0; FLOATS];
-                hvx::store(v, &mut full);
-                row.copy_from_slice(&full[..row.len()]);
-            }
+            let held = if add { vector(row, 0) } else { zero() };
+            let factors = [splat_f(target.factor); 2];
+            let done = if add { tiles::add(halves, factors, [held; 2]) } else { tiles::unpack(halves, factors) };
+            let mut full = [0.0; FLOATS];
+            hvx::store(done[side], &mut full);
+            row.copy_from_slice(&full[..row.len()]);
         }
     }
 }
@@ -429,14 +457,38 @@ impl Job<'_> {
     }
 
     fn scatter_share(&self, scatter: &Scatter, number: u32) {
-        let at = self.layout.o[scatter.o];
+        let (at, pad) = (self.layout.o[scatter.o], self.context.pad);
         let pairs = share(number, self.row_tiles() * PAIRS, 1);
+        let (grid, base, columns, add) = self.columns(scatter.strip);
+        // SAFETY: written by `aim`, before the run began.
+        let targets = unsafe { pad.slice::<Target>(self.layout.targets, self.rows) };
+        // SAFETY: as in `output`: the tiles' vectors of row pairs follow each other.
+        let halves = unsafe { pad.slice::<V>(at + pairs.start * VECTOR, pairs.len()) };
+        let targets = &targets[(2 * pairs.start).min(self.rows)..(2 * pairs.end).min(self.rows)];
+        let (both, one) = targets.as_chunks::<2>();
+        let whole = columns.len() == TILE && grid.stride().is_multiple_of(TILE) && grid.rows() > 0;
+        let whole = whole && grid.pointer(0, columns.start).addr().is_multiple_of(VECTOR);
         let mut seen = zero();
-        for pair in pairs.clone() {
-            let halves = self.output(at, pair);
+        for (&halves, targets) in halves.iter().zip(both) {
             seen = tiles::watch(seen, halves);
-            self.scatter_pair(halves, pair, scatter.strip);
+            if !whole {
+                self.scatter_loose(halves, targets, scatter.strip);
+                continue;
+            }
+            let to = targets.map(|target| grid.pointer(base + target.place as usize, columns.start).cast::<V>());
+            let factors = targets.map(|target| splat_f(target.factor));
+            // SAFETY: a row of the output is met once in a chunk, and its columns by one strip: no other share has these
+            // vectors, which are whole and at their borders.
+            unsafe {
+                let done = if add { tiles::add(halves, factors, to.map(|to| *to)) } else { tiles::unpack(halves, factors) };
+                *to[0] = done[0];
+                *to[1] = done[1];
+            }
         }
-        self.count(seen, pairs.map(|pair| self.output(at, pair)));
+        if let (false, Some(&halves)) = (one.is_empty(), halves.get(both.len())) {
+            seen = tiles::watch(seen, halves);
+            self.scatter_loose(halves, one, scatter.strip);
+        }
+        self.count(seen, halves.iter().copied());
     }
 }

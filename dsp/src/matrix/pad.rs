@@ -117,9 +117,53 @@ impl<'a> Pad<'a> {
         unsafe { self.base.add(range.start).cast::<V>().write(v) };
     }
 
+    /// The vectors at every `stride`-th byte from `at` on, `count` of them, to be written one by one.
+    ///
+    /// # Panics
+    /// When they reach out of the pad or are not aligned.
+    #[must_use]
+    pub fn column(&self, at: usize, stride: usize, count: usize) -> Column<'a> {
+        let end = count.checked_sub(1).map_or(at, |last| at + last * stride);
+        let _ = (self.range::<V>(at, usize::from(count > 0)), self.range::<V>(end, usize::from(count > 0)));
+        assert!(stride.is_multiple_of(size_of::<V>()), "vectors at their borders");
+        // SAFETY: `at` lies inside the block.
+        Column { first: unsafe { self.base.add(at) }.cast(), stride, count, lent: PhantomData }
+    }
+
     fn range<T>(&self, at: usize, count: usize) -> Range<usize> {
         let end = count.checked_mul(size_of::<T>()).and_then(|bytes| bytes.checked_add(at));
         assert!(end.is_some_and(|end| end <= self.bytes) && at.is_multiple_of(align_of::<T>()), "a range of the pad");
         at..end.unwrap_or(at)
+    }
+}
+
+/// Vectors of a pad at equal distances.
+#[derive(Clone, Copy, Debug)]
+pub struct Column<'a> {
+    first: NonNull<V>,
+    stride: usize,
+    count: usize,
+    lent: PhantomData<&'a mut [u8]>,
+}
+
+impl Column<'_> {
+    /// Writes `vectors` in order.
+    ///
+    /// # Panics
+    /// When there are more of them.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes these vectors meanwhile.
+    #[inline(always)]
+    pub unsafe fn fill(self, vectors: impl ExactSizeIterator<Item = V>) {
+        assert!(vectors.len() <= self.count, "vectors of the column");
+        let mut to = self.first;
+        for v in vectors {
+            // SAFETY: as many vectors lie inside the pad, and are the caller's.
+            unsafe {
+                to.write(v);
+                to = NonNull::new_unchecked(to.as_ptr().wrapping_byte_add(self.stride));
+            }
+        }
     }
 }

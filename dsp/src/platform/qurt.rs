@@ -197,13 +197,17 @@ pub fn spawn(name: &'static str, body: fn(usize), argument: usize) -> Result<Thr
     Ok(Thread { id, block: core::mem::ManuallyDrop::new(block) })
 }
 
-/// Hardware threads of the DSP.
+/// Hardware threads of the DSP that a vector context can be had for: a thread beyond them would wait for one.
 #[must_use]
 pub fn processors() -> u32 {
     let mut count = [0; 4];
     // SAFETY: the call writes one word; the array has room for the fields of newer images.
     let failed = unsafe { sys::qurt_sysenv_get_max_hw_threads(count.as_mut_ptr()) };
-    if failed == 0 { count[0].max(1) } else { 1 }
+    let threads = if failed == 0 { count[0].max(1) } else { 1 };
+    // SAFETY: the weak static is read once loaded and never changes; asking has no precondition.
+    let units = unsafe { sys::qurt_hvx_get_units.map(|units| units()) };
+    let contexts = units.map_or(0, |units| units.cast_unsigned() >> 8 & 0xff);
+    if contexts == 0 { threads } else { threads.min(contexts) }
 }
 
 /// Bytes of VTCM; 0 on an image that does not tell, where the planner then refuses by name.

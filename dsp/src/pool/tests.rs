@@ -209,3 +209,17 @@ fn dropping_the_pool_joins_its_threads() {
     drop(pool);
     assert_eq!(GONE.load(Ordering::Acquire), 3);
 }
+
+#[test]
+fn spread_tasks_are_all_tasks_and_neighbours_come_from_one_share() {
+    for (count, shares) in [(1, 1), (7, 1), (2, 5), (32, 2), (33, 4), (64, 3)] {
+        let places: Vec<usize> = (0..count).map(|number| super::spread(number, count, shares)).collect();
+        let mut sorted = places.clone();
+        sorted.sort_unstable();
+        assert!(sorted.into_iter().eq(0..count), "{count} tasks in {shares} shares: {places:?}");
+        for share in 0..shares.min(count) {
+            let taken: Vec<usize> = places.iter().copied().skip(share).step_by(shares).collect();
+            assert!(taken.windows(2).all(|pair| pair[1] == pair[0] + 1), "{taken:?}");
+        }
+    }
+}

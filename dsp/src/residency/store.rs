@@ -170,7 +170,7 @@ impl Iterator for Pieces<'_> {
     fn next(&mut self) -> Option<Range<usize>> {
         let begin = self.next + self.wanted.get(self.next..)?.iter().position(|&wanted| wanted != 0)?;
         let mut end = begin + 1;
-        for at in end..self.wanted.len() {
+        for at in begin + 1..self.wanted.len() {
             if self.wanted[at] != 0 {
                 if (at - end) as u64 * self.record > self.gap {
                     break;

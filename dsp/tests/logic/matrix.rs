@@ -1,6 +1,6 @@
 //! Layouts for the matrix unit: inside the budget, apart from each other, and no chain over a border.
 
-use estream_dsp::matrix::layout::{BIAS_BYTES, Layout, Operand, STRETCH, Shape, TILE_BYTES};
+use estream_dsp::matrix::layout::{BIAS_BYTES, Layout, Operand, STRETCH, Shape, TARGET_BYTES, TILE_BYTES};
 use estream_idl::format::Format;
 use proptest::prelude::*;
 use std::ops::Range;
@@ -40,6 +40,7 @@ fn check(shape: &Shape<'_>, budget: usize, layout: &Layout) -> Result<(), TestCa
     let mut all = [chains, o.to_vec()].concat();
     all.extend(layout.c.map(|at| at..at + bytes));
     all.push(layout.exponents..layout.exponents + 4 * layout.rows);
+    all.push(layout.targets..layout.targets + TARGET_BYTES * layout.rows);
     all.push(0..BIAS_BYTES);
     all.sort_by_key(|range| range.start);
     for pair in all.windows(2) {

@@ -6,9 +6,10 @@
 //! outlives its thread and passes to the next one in that place.
 
 use crate::counts::Counts;
+use crate::memory::{self, Source};
 use crate::units;
-use core::cell::UnsafeCell;
 use core::mem::offset_of;
+use core::sync::atomic::{AtomicU32, Ordering};
 use estream_kernels_asm::model::float::Operands;
 use estream_patch::context as at;
 use estream_patch::site::RESULTS;
@@ -92,62 +93,40 @@ impl Context {
     pub const fn is_whole(&self) -> bool {
         self.guard == GUARD
     }
-
-    const fn new() -> Self {
-        Self {
-            results: [[0; 32]; RESULTS],
-            registers: [0; 32],
-            loops: [0; 4],
-            modifiers: [0; 2],
-            predicates: 0,
-            status: 0,
-            back: 0,
-            stack_top: 0,
-            saved: [0; 6],
-            scalars: [0; 4],
-            store: 0,
-            base: 0,
-            entered: [0; 3],
-            surplus: [0; 3],
-            sink: Aligned([0; 32]),
-            operands: Operands { u: [[0; 32]; 2], v: [0; 32], x: [[0; 32]; 2] },
-            operator: 0,
-            counts: Counts::NONE,
-            guard: 0,
-            stack: [0; STACK_BYTES],
-        }
-    }
 }
 
-/// The contexts of all threads.
-struct All([UnsafeCell<Context>; CONTEXTS]);
+/// Where the contexts are that were asked for; 0 for none. They are mapped, not static, so that a program's stubs stay in
+/// reach of its code.
+static PLACES: [AtomicU32; CONTEXTS] = [const { AtomicU32::new(0) }; CONTEXTS];
 
-// SAFETY: a context is written by its own thread alone; the fields that others read are atomics.
-unsafe impl Sync for All {}
-
-static ALL: All = All([const { UnsafeCell::new(Context::new()) }; CONTEXTS]);
-
-/// The context of the thread with this id, made ready for a thread to begin with: what its global pointer is to hold.
+/// The context of the thread with this id, made ready for a thread to begin with: what its global pointer is to hold. None
+/// where there is no memory for it.
 ///
 /// # Safety
 /// No thread that runs has this id, or the caller is the one that does and has no other use of its context.
 #[must_use]
-pub unsafe fn prepare(id: u32) -> u32 {
-    let Some(cell) = ALL.0.get(id as usize) else { return 0 };
-    // SAFETY: by the caller's promise nobody else uses the context.
-    let context = unsafe { &mut *cell.get() };
+pub unsafe fn prepare(id: u32) -> Option<u32> {
+    let place = PLACES.get(id as usize)?;
+    if place.load(Ordering::Relaxed) == 0 {
+        let range = memory::map(size_of::<Context>() as u32, Source::Zeros)?;
+        place.store(range.base.addr().get() as u32, Ordering::Release);
+    }
+    let at = place.load(Ordering::Relaxed);
+    let context: *mut Context = core::ptr::with_exposed_provenance_mut(at as usize);
+    // SAFETY: the mapping is aligned and large enough, zeros are a context, and by the caller's promise nobody else uses it.
+    let context = unsafe { &mut *context };
     let stack = context.stack.as_ptr().addr() as u32;
     context.stack_top = (stack + STACK_BYTES as u32) & !127;
     context.operator = 0;
     context.guard = GUARD;
     units::reset_engine(id);
-    cell.get().addr() as u32
+    Some(at)
 }
 
 /// Gives the calling thread the context of its id, if nobody did when it was started: the one that carries calls.
 pub fn adopt() {
     // SAFETY: this is the thread with that id, and no stub is being run.
-    let context = unsafe { prepare(crate::qurt::qurt_thread_get_id()) };
+    let context = unsafe { prepare(crate::qurt::qurt_thread_get_id()) }.unwrap_or(0);
     // SAFETY: the register has no other use in this program or in a skel.
     unsafe { core::arch::asm!("gp = {}", in(reg) context, options(nomem, nostack)) };
 }
@@ -163,8 +142,10 @@ pub fn own() -> *mut Context {
 
 /// What all threads have counted.
 pub fn counts() -> impl Iterator<Item = &'static Counts> {
-    ALL.0.iter().map(|cell| {
-        // SAFETY: the counts are atomics, so that they may be read while their thread counts.
-        unsafe { &(*cell.get()).counts }
+    let places = PLACES.iter().map(|place| place.load(Ordering::Acquire));
+    places.filter(|&at| at != 0).map(|at| {
+        let context: *const Context = core::ptr::with_exposed_provenance(at as usize);
+        // SAFETY: a context stays mapped; the counts are atomics, so that they may be read while their thread counts.
+        unsafe { &(*context).counts }
     })
 }

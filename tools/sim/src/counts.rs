@@ -54,9 +54,6 @@ const OPERATORS: usize = Operator::ALL.len() + 1;
 pub struct Counts([[AtomicU64; COUNTS]; OPERATORS]);
 
 impl Counts {
-    /// Nothing counted.
-    pub const NONE: Self = Self([const { [const { AtomicU64::new(0) }; COUNTS] }; OPERATORS]);
-
     /// Adds to a count; only the thread itself does.
     pub fn add(&self, operator: u32, count: Count, amount: u64) {
         let Some(counts) = self.0.get(operator as usize) else { return };

@@ -181,6 +181,12 @@ pub fn entry() -> u32 {
     (&raw const estream_sim_enter).addr() as u32
 }
 
+/// The address behind the entry.
+#[must_use]
+pub fn entry_end() -> u32 {
+    (&raw const estream_sim_enter_end).addr() as u32
+}
+
 /// The address of the routine that copies a vector.
 #[must_use]
 pub fn copy() -> u32 {

@@ -100,12 +100,23 @@ extern "C" fn unpatched(_signal: u32, info: *const u8, _context: *const u8) {
         packet[count] = word;
         count += 1;
     }
-    let address = behind.wrapping_sub(4 * count as u32);
-    let [last, third, second, first] = packet;
+    let words = Words { backwards: packet, count };
     end(
-        address,
+        behind.wrapping_sub(4 * count as u32),
         format_args!(
-            "an instruction that the simulator does not have and no stub serves: words {first:08x} {second:08x} {third:08x} {last:08x} up to {behind:#x}"
+            "an instruction that the simulator does not have and no stub serves, in the packet{words}"
         ),
     )
+}
+
+/// The words of a packet, the last one first.
+struct Words {
+    backwards: [u32; 4],
+    count: usize,
+}
+
+impl fmt::Display for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.backwards[..self.count].iter().rev().try_for_each(|word| write!(f, " {word:08x}"))
+    }
 }

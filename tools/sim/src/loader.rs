@@ -6,6 +6,7 @@ use crate::{Settings, Text};
 use core::fmt::Write;
 use estream_idl::carrier::DIGEST_BYTES;
 use estream_sim::memory::{self, Source};
+use estream_sim::patch::Area;
 use estream_sim::sys::Errno;
 use estream_sim::{exports, fault, patch, power, sys, units};
 use sha2::{Digest, Sha256};
@@ -98,7 +99,7 @@ fn link(file: &'static [u8], settings: &Settings) -> Result<Loaded, Failure<'sta
     let bind = |name: &str| exports::address(name).filter(|_| !settings.without.contains(&name));
     let base = range.base.addr().get() as u32;
     let entry = object.link(image, base, ENTRY, bind).map_err(Failure::Refused)?;
-    patch::install(file, image, base, image_bytes).map_err(Failure::Code)?;
+    patch::install(file, base, Area { at: base + image_bytes, bytes: stubs }).map_err(Failure::Code)?;
     fault::set_image(file, base, image_bytes);
     units::set_architecture(object.flags & 0xff);
     power::set_architecture(object.flags & 0xff);

@@ -22,7 +22,7 @@ mod loader;
 
 use core::ffi::CStr;
 use estream_idl::carrier::{LOADED, REFUSED};
-use estream_sim::{context, counts, fault, hap, memory, stderr, sys};
+use estream_sim::{counts, hap, stderr, sys};
 use loader::Loaded;
 
 /// What the command line says.
@@ -55,9 +55,6 @@ fn run(arguments: impl Iterator<Item = &'static CStr>) -> u32 {
         stderr::line(format_args!("usage: estream-sim SKEL [vtcm=BYTES] [counts=on] [without=IMPORT]..."));
         return 2;
     };
-    context::adopt();
-    memory::remember_stack();
-    fault::catch_unpatched();
     let greeted = loader::load(&settings, |loaded| match loaded {
         Ok(Loaded { digest, flags, invoke }) => {
             calls::send(&[&LOADED.to_le_bytes(), &digest, &flags.to_le_bytes()]).map(|()| invoke)

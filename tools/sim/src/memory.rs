@@ -123,6 +123,18 @@ pub fn is_mapped(address: u32, bytes: u32) -> bool {
     table.ranges[..table.used].iter().any(inside)
 }
 
+/// Lets code in these bytes of the program's own be changed and run; false if the machine refuses.
+///
+/// # Safety
+/// The bytes are the program's own, and what is written there is fit to run.
+#[must_use]
+pub unsafe fn make_changeable(address: u32, bytes: u32) -> bool {
+    let first = address & !(GRAIN - 1);
+    let length = (address - first + bytes).next_multiple_of(GRAIN);
+    // SAFETY: the pages are mapped and stay so, with more rights than before.
+    unsafe { sys::call(number::MPROTECT, [first, length, READ_WRITE_EXECUTE, 0, 0, 0]) }.is_ok()
+}
+
 /// Gives a range back.
 ///
 /// # Safety

@@ -130,16 +130,21 @@ pub unsafe extern "C" fn qurt_thread_create(
         thread.state.store(FREE, Ordering::Release);
         return FAILED;
     };
+    // SAFETY: no thread with this number runs.
+    let Some(context) = (unsafe { context::prepare(index as u32 + 1) }) else {
+        thread.state.store(FREE, Ordering::Release);
+        return FAILED;
+    };
     let top = (top & !127) - 128;
     let tid = thread.tid.as_ptr().addr() as u32;
     let number = index as u32 + 1;
     // SAFETY: the stack is the thread's, and its top holds what the first instructions read. The id is stored before the
-    // thread can be joined by anybody who was told of it. Its context is free: no thread with this number runs.
+    // thread can be joined by anybody who was told of it.
     let started = unsafe {
         let frame: *mut u32 = core::ptr::with_exposed_provenance_mut(top as usize);
         frame.write(body as *const () as u32);
         frame.add(1).write(argument.addr() as u32);
-        frame.add(2).write(context::prepare(number));
+        frame.add(2).write(context);
         id.write(number);
         estream_sim_clone(CLONE_FLAGS, top, tid, tid, number)
     };

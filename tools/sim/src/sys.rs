@@ -28,6 +28,8 @@ pub mod number {
     pub const CLONE: u32 = 220;
     /// `mmap2(address, bytes, protection, flags, fd, offset in 4 KiB)`.
     pub const MMAP2: u32 = 222;
+    /// `mprotect(address, bytes, protection)`.
+    pub const MPROTECT: u32 = 226;
     /// `clock_gettime64(clock, timespec)`.
     pub const CLOCK_GETTIME64: u32 = 403;
     /// `clock_nanosleep_time64(clock, flags, request, remain)`.

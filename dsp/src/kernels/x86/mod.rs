@@ -71,6 +71,13 @@ macro_rules! with_features {
 }
 
 impl Kernels for Avx2 {
+    fn near(&self, row: &[f32]) {
+        for line in row.chunks(16) {
+            // SAFETY: a hint, for an address inside the slice.
+            unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line.as_ptr().cast()) };
+        }
+    }
+
     with_features! { Avx2, "avx2,fma,f16c":
         fn decode(strip: Strip<'_>, tiles: Range<usize>, out: &mut [f32]) = decode::decode;
         fn multiply(x: Rows<'_>, weights: &[f32], out: Block<'_>, chain: Chain) = multiply::multiply;

@@ -6,3 +6,4 @@ mod library;
 mod outputs;
 mod prompts;
 mod refusals;
+mod tuning;

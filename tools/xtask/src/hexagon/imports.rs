@@ -13,7 +13,7 @@ pub(crate) enum Strength {
 use Strength::{Strong, Weak};
 
 /// Name, how it may be referenced, why.
-pub(crate) const ALLOWED: [(&str, Strength, &str); 35] = [
+pub(crate) const ALLOWED: [(&str, Strength, &str); 36] = [
     ("qurt_thread_create", Strong, "the engine and its workers; imported by every open skel that computes"),
     ("qurt_thread_exit", Strong, "comes with qurt_thread_create"),
     ("qurt_thread_join", Strong, "comes with qurt_thread_create"),
@@ -39,6 +39,7 @@ pub(crate) const ALLOWED: [(&str, Strength, &str); 35] = [
     ("HAP_power_set", Weak, "the matrix unit needs a vote: without it the kernels are the scalar ones"),
     ("qurt_hvx_lock", Weak, "some images give every thread a vector context"),
     ("qurt_hvx_unlock", Weak, "comes with qurt_hvx_lock"),
+    ("qurt_hvx_get_units", Weak, "comes with qurt_hvx_lock"),
     ("estream_sim_mark", Weak, "a simulator's: nobody provides it on a device"),
     ("estream_sim_mark_thread", Weak, "comes with estream_sim_mark"),
     ("compute_resource_attr_init", Weak, "a header inline over a weak symbol: without it the kernels are the scalar ones"),
