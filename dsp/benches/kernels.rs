@@ -146,7 +146,8 @@ fn multiply(c: &mut Criterion) {
         });
     }
     for backend in backends() {
-        for (format_name, format) in [("q4_0", Format::Q4_0), ("q4_k", Format::Q4_K), ("q6_k", Format::Q6_K)] {
+        for (format_name, format) in [("q4_0", Format::Q4_0), ("q4_k", Format::Q4_K), ("q6_k", Format::Q6_K)]
+        {
             let products = backend.serving(&[format]);
             if products.in_place() && format != Format::Q4_0 {
                 continue;

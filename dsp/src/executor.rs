@@ -41,7 +41,8 @@ const TICKETS: u32 = 2 * SHARES;
 #[must_use]
 pub const fn share(share: u32, count: usize, grain: usize) -> Range<usize> {
     let grains = count.div_ceil(grain);
-    let [from, to] = [grains * share as usize / SHARES as usize, grains * (share as usize + 1) / SHARES as usize];
+    let [from, to] =
+        [grains * share as usize / SHARES as usize, grains * (share as usize + 1) / SHARES as usize];
     let end = to * grain;
     from * grain..if end < count { end } else { count }
 }
@@ -117,7 +118,9 @@ impl<'a> Run<'a> {
         let mut asked = 0;
         loop {
             let mut worked = false;
-            if self.fetched.load(Ordering::Relaxed) < asked && work.arrived(self.fetched.load(Ordering::Relaxed)) {
+            if self.fetched.load(Ordering::Relaxed) < asked
+                && work.arrived(self.fetched.load(Ordering::Relaxed))
+            {
                 // Ordering: what the engine wrote into C is visible to whoever acquires this number.
                 self.fetched.fetch_add(1, Ordering::Release);
                 worked = true;
@@ -193,7 +196,8 @@ impl<'a> Run<'a> {
             Matrix::Down => {
                 let strip = self.table.strip_number(piece.strip);
                 let pairs = self.table.pairs();
-                let activated = strip > 0 || (pairs.saturating_sub(2)..pairs).all(|pair| done(&self.activated, pair));
+                let activated =
+                    strip > 0 || (pairs.saturating_sub(2)..pairs).all(|pair| done(&self.activated, pair));
                 activated && (strip < 2 || done(&self.scattered, strip - 2))
             }
         }
@@ -217,7 +221,9 @@ impl<'a> Run<'a> {
                 (false, fetched > turn && (turn < 2 || multiplied > turn - 2))
             }
             (false, Some(activate), ..) => (false, multiplied >= self.table.turns_of_pair(activate.pair)),
-            (false, None, Some(scatter), _) => (false, multiplied >= self.table.turns_of_strip(scatter.strip)),
+            (false, None, Some(scatter), _) => {
+                (false, multiplied >= self.table.turns_of_strip(scatter.strip))
+            }
             _ => (true, true),
         };
         if !ready {

@@ -16,8 +16,8 @@ use crate::model;
 use crate::pipeline::{Activate, Decode, Fetch, Matrix, Multiply, Piece, Scatter, Table, Units, run_serial};
 use crate::pool::Pool;
 use crate::routes::Route;
-use crate::view::{Block, Grid, Rows};
 use crate::topology::Place;
+use crate::view::{Block, Grid, Rows};
 use crate::vtcm::{Plan, Span};
 use estream_idl::address::TILE;
 
@@ -105,14 +105,22 @@ impl Units for Lane<'_> {
 
     fn multiply(&mut self, multiply: &Multiply) {
         let piece = &multiply.piece;
+        // What is written next lies far apart or in another processor's cache: it is asked for before the product.
         let x = match &mut self.stage {
-            Stage::Inward { z, .. } => *z,
+            Stage::Inward { z, hidden } => {
+                let from = (piece.strip - self.first) * self.block;
+                if piece.matrix == Matrix::Up {
+                    for row in 0..self.rows {
+                        self.kernels.near(&mut hidden.row(row)[from..from + self.block]);
+                    }
+                }
+                *z
+            }
             Stage::Outward { hidden, y, routes } => {
-                // Rows of Y lie far apart: without this a scatter waits for each of them.
                 let from = (piece.strip - self.first) * TILE;
+                let to = (from + TILE).min(y.columns());
                 for route in *routes {
-                    let row = y.row(route.token as usize);
-                    self.kernels.near(&row[from..row.len().min(from + TILE)]);
+                    self.kernels.near(&mut y.row(route.token as usize)[from..to]);
                 }
                 *hidden
             }
@@ -121,7 +129,8 @@ impl Units for Lane<'_> {
         let tile = self.products.packing(&[format]).tile / WORD;
         let k = (piece.tiles.end * TILE).min(k) - piece.tiles.start * TILE;
         let ahead = self.ahead.take().unwrap_or_else(|| self.expert.bytes_of_task(piece));
-        let weights = Decoded { format, k, words: &self.weights[multiply.d][..piece.tiles.len() * tile], ahead };
+        let weights =
+            Decoded { format, k, words: &self.weights[multiply.d][..piece.tiles.len() * tile], ahead };
         let out = Block::new(&mut self.outputs[multiply.o][..self.rows * TILE], TILE);
         self.products.multiply(x.from_column(piece.tiles.start * self.block), weights, out, multiply.chain);
     }
@@ -190,11 +199,20 @@ impl Operator<'_> {
                 }
             });
             let z = Rows::new(z, stride);
-            self.stage(plan, lanes, Grid::new(hidden, inner), block, &|first, strips, block, weights, outputs| {
-                let stage = Stage::Inward { z, hidden: block };
-                let mut lane = self.lane(expert, stage, first, rows, weights, outputs);
-                run_serial(&Table::new(first..first + strips, plan.inward, 0..0, plan.outward), &mut lane);
-            });
+            self.stage(
+                plan,
+                lanes,
+                Grid::new(hidden, inner),
+                block,
+                &|first, strips, block, weights, outputs| {
+                    let stage = Stage::Inward { z, hidden: block };
+                    let mut lane = self.lane(expert, stage, first, rows, weights, outputs);
+                    run_serial(
+                        &Table::new(first..first + strips, plan.inward, 0..0, plan.outward),
+                        &mut lane,
+                    );
+                },
+            );
             let hidden = Rows::new(hidden, inner);
             self.stage(plan, lanes, Grid::new(y, width), TILE, &|first, strips, block, weights, outputs| {
                 let stage = Stage::Outward { hidden, y: block, routes };

@@ -20,6 +20,7 @@ use estream_idl::message::{Load, ToDsp};
 use estream_idl::status::Status;
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -69,8 +70,10 @@ struct Shared {
     failure: Arc<FirstError>,
     /// What the first failed read of the pass met.
     fault: FirstError,
-    /// What the first failed read of dense weights met: no pass gets past it.
-    dense_fault: FirstError,
+    /// What the first failed read met of what is loaded before the first pass: no pass gets past it.
+    open_fault: FirstError,
+    /// Whether a pass has begun.
+    begun: AtomicBool,
     queue: Mutex<Queue>,
     work: Condvar,
     log: Mutex<Log>,
@@ -114,7 +117,8 @@ impl Loader {
             outbox: outbox.clone(),
             failure: failure.clone(),
             fault: FirstError::default(),
-            dense_fault: FirstError::default(),
+            open_fault: FirstError::default(),
+            begun: AtomicBool::new(false),
             queue: Mutex::new(Queue { flights, waiting: VecDeque::new(), closed: false }),
             work: Condvar::new(),
             log: Mutex::default(),
@@ -149,6 +153,8 @@ impl Loader {
         (log.io.bytes, log.io.reads) = (0, 0);
         drop(log);
         self.shared.fault.take();
+        // Ordering: a load of this pass is asked for after it, through the rings.
+        self.shared.begun.store(true, Ordering::Release);
     }
 
     /// The reads since the pass began.
@@ -166,9 +172,9 @@ impl Loader {
         Some(Error { exit: Exit::Runtime, ..Error::bad_pack("unchecked", path, file, what) })
     }
 
-    /// What the first failed read met: of this pass, else of the dense weights.
+    /// What the first failed read met: of this pass, else of what was loaded before any.
     pub(crate) fn fault(&self) -> Option<Error> {
-        self.shared.fault.check().and(self.shared.dense_fault.check()).err()
+        self.shared.fault.check().and(self.shared.open_fault.check()).err()
     }
 }
 
@@ -226,8 +232,14 @@ impl Shared {
                     Status::Ok
                 }
                 Err((status, error)) => {
-                    let fault = if segment == Segment::Dense { &self.dense_fault } else { &self.fault };
-                    fault.set(error);
+                    let begun = self.begun.load(Ordering::Acquire);
+                    // Dense weights may still be on their way when the first pass is asked for.
+                    if !begun || segment == Segment::Dense {
+                        self.open_fault.set(error.clone());
+                    }
+                    if begun {
+                        self.fault.set(error);
+                    }
                     status
                 }
             };

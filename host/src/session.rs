@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a firmware may show no sign of life.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -179,10 +179,22 @@ impl Session {
         };
         let memory = self.arena.memory();
         let mut watch = Watch::new(memory.control().ok_or(Status::BadState)?, self.silence);
+        let mut busy = Instant::now();
         while !pump.settled(LOOK) {
             self.failure.check()?;
             self.device.as_ref().map_or(Ok(()), Attachment::check)?;
             watch.look(loader.pending()).inspect_err(|error| self.failure.set(error.clone()))?;
+            if loader.pending() > 0 {
+                busy = Instant::now();
+            }
+            // A firmware that beats and asks for nothing could go on like this for ever.
+            if busy.elapsed() > self.silence {
+                let what =
+                    format!("the firmware has loaded nothing for {:.1?} and is not ready", busy.elapsed());
+                let error = Error::runtime("silent", what);
+                self.failure.set(error.clone());
+                return Err(error);
+            }
         }
         Ok(())
     }

@@ -444,6 +444,45 @@ fn a_firmware_may_take_long_but_not_in_silence() {
 }
 
 #[test]
+fn a_session_settles_when_the_firmware_says_so_and_does_not_wait_for_ever() {
+    struct Ready;
+    impl Behaviour for Ready {
+        fn pass(peer: &mut Peer, pass: u32, _: u32) {
+            peer.done(pass, Status::Ok);
+        }
+        fn started(peer: &mut Peer) {
+            let record = Record { message: Message::Resident, values: [0; 3], time_ns: 0 };
+            peer.control.events().producer().push(&record.encode()).expect("room");
+            peer.ring();
+        }
+    }
+    /// Beats for ever and is never ready.
+    struct Idle;
+    impl Behaviour for Idle {
+        fn pass(_: &mut Peer, _: u32, _: u32) {}
+        fn started(peer: &mut Peer) {
+            let [beats, ..] = peer.control.heartbeat();
+            while !peer.stopped() {
+                beats.fetch_add(1, Ordering::Release);
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+    let begin = Instant::now();
+    let Open { session, .. } = open::<Ready>();
+    session.settle().expect("it is ready");
+    session.settle().expect("it still is");
+    session.close().expect("it ends well");
+
+    let Open { mut session, .. } = open::<Idle>();
+    session.set_silence_limit(Duration::from_millis(300));
+    let error = session.settle().expect_err("it is never ready");
+    assert_eq!((error.code, error.exit), ("silent", Exit::Runtime), "{error}");
+    assert!(session.close().is_err());
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+}
+
+#[test]
 fn a_firmware_that_says_where_it_is_without_a_beat_is_silent() {
     struct Stalled;
     impl Behaviour for Stalled {

@@ -38,7 +38,8 @@ impl KernelSet {
     /// The sets whose products run on a matrix unit or its model, on halves.
     pub const MATRIX: Self = Self::HMX_MODEL.union(Self::HEXAGON);
     /// The sets whose products take activations in digits: the only ones that [`Self::ONE_DIGIT`] goes with.
-    pub const DIGITS: Self = Self::SCALAR_INT8.union(Self::AVX2_INT8).union(Self::AVX_VNNI).union(Self::AVX512_VNNI);
+    pub const DIGITS: Self =
+        Self::SCALAR_INT8.union(Self::AVX2_INT8).union(Self::AVX_VNNI).union(Self::AVX512_VNNI);
 
     /// The name of the single kernel set in `self`, as users write it.
     #[must_use]

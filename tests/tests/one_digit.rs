@@ -21,7 +21,10 @@ fn sets() -> Vec<KernelSet> {
 }
 
 fn options(kernels: KernelSet) -> Options {
-    Options::new().kernels(kernels | KernelSet::ONE_DIGIT).arena(Arena::Group(16, Some(Banks::All))).threads(1)
+    Options::new()
+        .kernels(kernels | KernelSet::ONE_DIGIT)
+        .arena(Arena::Group(16, Some(Banks::All)))
+        .threads(1)
 }
 
 #[test]
@@ -80,6 +83,11 @@ fn reports_name_it_and_f32_kernels_refuse_it() {
     let two = report(&pack, &ids, &["--kernels", "scalar-int8"]);
     assert_eq!(two["activations"], "int8x2");
     let mut command = program::estream();
-    command.arg("run").arg(&pack).arg("--tokens-file").arg(&ids).args(["--kernels", "scalar", "--activations", "int8"]);
+    command.arg("run").arg(&pack).arg("--tokens-file").arg(&ids).args([
+        "--kernels",
+        "scalar",
+        "--activations",
+        "int8",
+    ]);
     assert_eq!(program::finish(&mut command).code, 4, "f32 has no digits");
 }

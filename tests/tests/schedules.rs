@@ -181,3 +181,21 @@ fn resident_experts_are_read_once_for_all_passes() {
         assert!(expected.contains(&pass.io.session_bytes), "{}", pass.io.session_bytes);
     }
 }
+
+#[test]
+fn a_resident_expert_that_is_damaged_fails_every_pass_and_is_named() {
+    let folder = fixture::folder(env!("CARGO_TARGET_TMPDIR"));
+    let golden = fixture::own();
+    let pack = fixture::pack(&golden.gguf, folder.path(), None);
+    let header = *estream_host::Pack::open(&pack, Verify::Never, &|_, _| ()).expect("a pack").header();
+    let record = header.experts.file + 5 * header.record_bytes;
+    let mut bytes = std::fs::read(&pack).expect("the pack can be read");
+    bytes[record as usize + 100] ^= 4;
+    std::fs::write(&pack, bytes).expect("it can be written");
+    let options = Options::new().schedule(Schedule::Resident).verify(Verify::Always).max_tokens(16);
+    let mut engine = Engine::open(&pack, options).expect("the tables are sound");
+    for _ in 0..2 {
+        let error = engine.prefill(&[Request::next_token([1, 2])]).expect_err("a damaged expert");
+        assert_eq!((error.code.as_ref(), error.offset), ("checksum", Some(record)), "{error}");
+    }
+}

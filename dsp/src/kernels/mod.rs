@@ -68,8 +68,8 @@ pub trait Kernels: Sync {
     /// `y[i] += factor · x[i]`.
     fn add_scaled(&self, factor: f32, x: &[f32], y: &mut [f32]);
 
-    /// Asks for memory that will be read before long; changes nothing.
-    fn near(&self, _: &[f32]) {}
+    /// Asks for memory that will be written before long; changes nothing.
+    fn near(&self, _: &mut [f32]) {}
 
     /// `x[i] *= factor`.
     fn scale(&self, factor: f32, x: &mut [f32]);
@@ -148,7 +148,8 @@ impl core::fmt::Debug for Backend {
 }
 
 /// The set that is Hexagon's kernels here.
-const MATRIX: KernelSet = if cfg!(target_arch = "hexagon") { KernelSet::HEXAGON } else { KernelSet::HMX_MODEL };
+const MATRIX: KernelSet =
+    if cfg!(target_arch = "hexagon") { KernelSet::HEXAGON } else { KernelSet::HMX_MODEL };
 
 /// Hexagon's kernels: the units', or natively their models'.
 const fn matrix() -> Backend {

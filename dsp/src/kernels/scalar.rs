@@ -3,8 +3,8 @@
 //! It is the reference of the firmware and what runs where no other backend does. The compiler may vectorise it; it may
 //! not fuse, so the bits are the same on every target.
 
-use super::lanes::{Eight, Lanes};
 use super::int8::ScalarInt8;
+use super::lanes::{Eight, Lanes};
 use super::{Backend, Chain, Kernels, LANES, Plain, Strip, decode, multiply, vector};
 use crate::view::{Block, Rows};
 use core::ops::Range;

@@ -10,15 +10,15 @@
 //! (scores; softmax; mixtures; sums): a prefill's attention is a small part of its work below some thousand tokens, and
 //! the table of the gated units would not fit its recurrence.
 
+use super::Machine;
 use super::layout::{CHAIN_BYTES, Operand, Placer, TILE_BYTES, chain_align, chains};
 use super::operator::{Context, gather};
-use super::Machine;
 use crate::batch::{KEY_BLOCK, RequestSpan};
 use crate::kernels::hexagon::decode::PAIRS;
 use crate::kernels::hexagon::float::exp;
 use crate::kernels::hexagon::hvx::{
-    self, Q, V, add, add_q, add_qv, from_words, lift, max_sf, mul, mul_q, narrow, rotate, splat, splat_f, sub, where_gt_w,
-    widen, zero,
+    self, Q, V, add, add_q, add_qv, from_words, lift, max_sf, mul, mul_q, narrow, rotate, splat, splat_f,
+    sub, where_gt_w, widen, zero,
 };
 use crate::kernels::hexagon::tiles::{self, Exponent};
 use crate::platform::working_for;
@@ -62,7 +62,8 @@ struct Layout {
 
 impl Layout {
     fn place(attention: &Attention, blocks: usize, tiles: usize) -> Self {
-        let [key, value] = [attention.key_width, attention.value_width].map(|width| (width as usize).div_ceil(TILE));
+        let [key, value] =
+            [attention.key_width, attention.value_width].map(|width| (width as usize).div_ceil(TILE));
         let mut placer = Placer::after_bias();
         let exponents = placer.take(tiles * TILE * 4, VECTOR);
         let blocks = placer.take(blocks * 8, VECTOR);
@@ -228,7 +229,8 @@ impl Head<'_> {
         let (last, _) = self.tile(chunk.end - 1);
         for block in 0..=last / KEY_BLOCK {
             // Tiles before the block's first key have finished: the block does not exist for them.
-            let active = (chunk.clone().find(|&tile| self.tile(tile).0 / KEY_BLOCK >= block)).unwrap_or(chunk.end);
+            let active =
+                (chunk.clone().find(|&tile| self.tile(tile).0 / KEY_BLOCK >= block)).unwrap_or(chunk.end);
             let tiles = active - chunk.start..count;
             self.load(block);
             self.score(tiles.clone());
@@ -422,6 +424,7 @@ impl Head<'_> {
 /// The bits of the largest magnitude of rows of whole vectors.
 fn largest(rows: &[f32]) -> u32 {
     let (rows, _) = rows.as_chunks::<TILE>();
-    let top = rows.iter().fold(zero(), |top, row| hvx::max_w(top, hvx::and(hvx::load(row), splat(0x7fff_ffff))));
+    let top =
+        rows.iter().fold(zero(), |top, row| hvx::max_w(top, hvx::and(hvx::load(row), splat(0x7fff_ffff))));
     hvx::largest_w(top)
 }

@@ -180,7 +180,8 @@ impl Layout {
             Some(rows) => rows..=rows,
             None => {
                 // A row tile costs at least its activations: more than this many cannot fit.
-                let each = (shape.inputs + shape.inward.map_or(0, |(inputs, _)| inputs)).div_ceil(TILE) * TILE_BYTES;
+                let each =
+                    (shape.inputs + shape.inward.map_or(0, |(inputs, _)| inputs)).div_ceil(TILE) * TILE_BYTES;
                 TILE..=most.min((budget / each.max(1) * TILE).max(TILE))
             }
         };
@@ -203,7 +204,10 @@ impl Layout {
             None => (Cut { tiles: 0, part: 0 }, [Format::F16; 2]),
         };
         let c = inward_formats.iter().map(|format| format.strip(inward.part * TILE).bytes);
-        let c = c.chain(shape.formats.iter().map(|format| format.strip(outward.part * TILE).bytes)).max().unwrap_or(0);
+        let c = c
+            .chain(shape.formats.iter().map(|format| format.strip(outward.part * TILE).bytes))
+            .max()
+            .unwrap_or(0);
         let d = inward.part.max(outward.part) * TILE_BYTES;
         let row_tiles = rows / TILE;
         let mut placer = Placer::after_bias();

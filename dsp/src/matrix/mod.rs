@@ -68,7 +68,10 @@ pub struct Machine {
 
 impl core::fmt::Debug for Machine {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Machine").field("bytes", &self.bytes).field("counters", &self.counters()).finish_non_exhaustive()
+        f.debug_struct("Machine")
+            .field("bytes", &self.bytes)
+            .field("counters", &self.counters())
+            .finish_non_exhaustive()
     }
 }
 
@@ -150,7 +153,9 @@ impl Machine {
     ) {
         let shape = Shape { inward: None, inputs: weights.k, formats: &[weights.format], max_rows: x.rows };
         let Ok(layout) = Layout::new(&shape, self.bytes, 0) else { return self.misfit() };
-        self.with(pool, scratch, |context| operator::product(context, &layout, weights, first_strip, x, &out, chain));
+        self.with(pool, scratch, |context| {
+            operator::product(context, &layout, weights, first_strip, x, &out, chain)
+        });
     }
 
     /// Adds an expert's output for `routes` to `y`; a token comes once.
@@ -165,8 +170,11 @@ impl Machine {
         y: &mut [f32],
     ) {
         let (width, inner) = (expert.down.0.n, expert.gate.0.n);
-        let weights = [expert.gate, expert.up, expert.down]
-            .map(|(matrix, bytes)| Weights { format: matrix.format, k: matrix.k, bytes });
+        let weights = [expert.gate, expert.up, expert.down].map(|(matrix, bytes)| Weights {
+            format: matrix.format,
+            k: matrix.k,
+            bytes,
+        });
         let y = Grid::new(y, width);
         self.with(pool, scratch, |context| operator::gated(context, layout, weights, x, routes, &y, inner));
     }
@@ -215,7 +223,8 @@ impl Machine {
     pub fn check(&self) -> Result<(), Refusal> {
         let take = |counter: &AtomicU32| counter.swap(0, Ordering::Relaxed);
         let [rows, weights, saturated] = [&self.rows, &self.weights, &self.saturated].map(take);
-        let count = |count: u32, status: Status, detail| Refusal { needed: count.into(), limit: 0, detail, status };
+        let count =
+            |count: u32, status: Status, detail| Refusal { needed: count.into(), limit: 0, detail, status };
         if self.broken().is_some() || take(&self.misfits) > 0 {
             return Err(Status::Internal.into());
         }
@@ -240,7 +249,12 @@ impl Machine {
 pub fn least_bytes(model: &Model<'_>, config: &Config) -> usize {
     let tokens = config.max_tokens as usize;
     let matrices = model.directory.matrices.iter().filter(|entry| entry.n > 0).filter_map(|entry| {
-        let shape = Shape { inward: None, inputs: entry.k as usize, formats: &[entry.format.check()?], max_rows: TILE };
+        let shape = Shape {
+            inward: None,
+            inputs: entry.k as usize,
+            formats: &[entry.format.check()?],
+            max_rows: TILE,
+        };
         Layout::new(&shape, 0, TILE).err()
     });
     let mixers = model.recipe.kinds.iter().filter_map(|kind| match &kind.mixer {

@@ -8,9 +8,9 @@
 //! the pool's others help with vector work. A row's numbers depend on that row alone: its exponent on its elements, a
 //! product's chain on k. No cut by rows, parts, threads or budget changes a bit (law 1).
 
+use super::Machine;
 use super::layout::{Layout, Operand, TARGET_BYTES, TILE_BYTES, chains};
 use super::pad::Pad;
-use super::Machine;
 use crate::executor::{Run, Work, share};
 use crate::kernels::Chain;
 use crate::kernels::hexagon::decode::{OVERFLOW, PAIRS, Planes, Tile};
@@ -105,7 +105,8 @@ pub fn gated(
     y: &Grid<'_>,
     inner: usize,
 ) {
-    let table = Table::new(0..inner.div_ceil(TILE), layout.inward, 0..y.columns().div_ceil(TILE), layout.outward);
+    let table =
+        Table::new(0..inner.div_ceil(TILE), layout.inward, 0..y.columns().div_ceil(TILE), layout.outward);
     for routes in routes.chunks(layout.rows) {
         let row = |row: usize| routes.get(row).map(|route| &x.row(route.token as usize)[..gate.k]);
         gather(context, layout.exponents, layout.z, routes.len(), &row);
@@ -183,7 +184,9 @@ pub(super) fn gather<'r>(
             // SAFETY: the vectors of a row pair are this task's alone.
             unsafe {
                 match whole {
-                    [Some(a), Some(b)] => column.fill(a.iter().zip(b).map(|(&a, &b)| tiles::pack([a, b], powers))),
+                    [Some(a), Some(b)] => {
+                        column.fill(a.iter().zip(b).map(|(&a, &b)| tiles::pack([a, b], powers)))
+                    }
                     _ => column.fill((first..first + count).map(|tile| {
                         tiles::pack(rows.map(|row| row.map_or(zero(), |row| vector(row, tile))), powers)
                     })),
@@ -252,7 +255,9 @@ impl Job<'_> {
                     place: routes[row].token,
                     factor: routes[row].weight * exponent.power(-2, -ACTIVATION_ROOM),
                 },
-                Sink::Rows { first, .. } => Target { place: (first + row) as u32, factor: exponent.power(-1, 0) },
+                Sink::Rows { first, .. } => {
+                    Target { place: (first + row) as u32, factor: exponent.power(-1, 0) }
+                }
             };
         }
     }
@@ -334,7 +339,8 @@ impl Job<'_> {
             let row = block.row(0);
             let held = if add { vector(row, 0) } else { zero() };
             let factors = [splat_f(target.factor); 2];
-            let done = if add { tiles::add(halves, factors, [held; 2]) } else { tiles::unpack(halves, factors) };
+            let done =
+                if add { tiles::add(halves, factors, [held; 2]) } else { tiles::unpack(halves, factors) };
             let mut full = [0.0; FLOATS];
             hvx::store(done[side], &mut full);
             row.copy_from_slice(&full[..row.len()]);
@@ -406,8 +412,9 @@ impl Job<'_> {
         };
         let mut units = machine.units.lock();
         for row_tile in 0..self.row_tiles() {
-            if multiply.chain == Chain::Start {
-                units.clear();
+            match multiply.chain {
+                Chain::Start => units.clear(),
+                Chain::Continue => units.resume(),
             }
             let first = piece.tiles.start / CHAIN_TILES;
             for (chain, (tiles, range)) in chains(self.layout.d[multiply.d], piece.tiles.len()).enumerate() {
@@ -429,9 +436,8 @@ impl Job<'_> {
         // SAFETY: the part has come into C before this share began, and is not overwritten before all shares have ended.
         let bytes = unsafe { pad.slice::<u8>(self.layout.c[decode.c], weights.format.strip(k).bytes) };
         // SAFETY: shares have tiles of their own, and the unit has ended with this D.
-        let out = unsafe {
-            pad.slice_mut::<Tile>(self.layout.d[decode.d] + range.start * TILE_BYTES, range.len())
-        };
+        let out =
+            unsafe { pad.slice_mut::<Tile>(self.layout.d[decode.d] + range.start * TILE_BYTES, range.len()) };
         let worst = Planes::new(weights.format, k, bytes).map_or(OVERFLOW, |planes| planes.tiles(range, out));
         Machine::add(&machine.weights, u32::from(worst >= OVERFLOW));
     }
@@ -475,12 +481,17 @@ impl Job<'_> {
                 self.scatter_loose(halves, targets, scatter.strip);
                 continue;
             }
-            let to = targets.map(|target| grid.pointer(base + target.place as usize, columns.start).cast::<V>());
+            let to =
+                targets.map(|target| grid.pointer(base + target.place as usize, columns.start).cast::<V>());
             let factors = targets.map(|target| splat_f(target.factor));
             // SAFETY: a row of the output is met once in a chunk, and its columns by one strip: no other share has these
             // vectors, which are whole and at their borders.
             unsafe {
-                let done = if add { tiles::add(halves, factors, to.map(|to| *to)) } else { tiles::unpack(halves, factors) };
+                let done = if add {
+                    tiles::add(halves, factors, to.map(|to| *to))
+                } else {
+                    tiles::unpack(halves, factors)
+                };
                 *to[0] = done[0];
                 *to[1] = done[1];
             }

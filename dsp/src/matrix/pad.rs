@@ -132,7 +132,10 @@ impl<'a> Pad<'a> {
 
     fn range<T>(&self, at: usize, count: usize) -> Range<usize> {
         let end = count.checked_mul(size_of::<T>()).and_then(|bytes| bytes.checked_add(at));
-        assert!(end.is_some_and(|end| end <= self.bytes) && at.is_multiple_of(align_of::<T>()), "a range of the pad");
+        assert!(
+            end.is_some_and(|end| end <= self.bytes) && at.is_multiple_of(align_of::<T>()),
+            "a range of the pad"
+        );
         at..end.unwrap_or(at)
     }
 }

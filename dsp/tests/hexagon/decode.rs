@@ -1,11 +1,10 @@
 //! Every codec to fp16 tiles and to f32 rows, against the portable decoder (which the suite holds against the oracle's).
 
-use crate::Random;
+use crate::stored::{small, stored};
 use estream_dsp::kernels::hexagon::decode::{OVERFLOW, PAIRS, Planes, Tile};
 use estream_dsp::kernels::hexagon::hvx;
 use estream_dsp::kernels::scalar::Scalar;
 use estream_dsp::kernels::{Kernels, Strip};
-use crate::stored::{small, stored};
 use estream_idl::format::{Format, Min};
 use half::f16;
 
@@ -63,10 +62,16 @@ fn every_format_is_within_half_a_unit_in_tiles() {
                 let (k, column) = (at / 32, at % 32);
                 let weight = f64::from(weight(&out[k / 32], k % 32, column).to_f32());
                 let exact = f64::from(exact);
-                assert!((weight - exact).abs() <= bound(exact, terms), "{format:?} k {k} column {column}: {weight} for {exact}");
+                assert!(
+                    (weight - exact).abs() <= bound(exact, terms),
+                    "{format:?} k {k} column {column}: {weight} for {exact}"
+                );
                 largest = largest.max(weight.abs());
             }
-            assert!(f64::from(f16::from_bits(worst).to_f32()) >= largest * 0.999, "{format:?}: {worst:#x} for {largest}");
+            assert!(
+                f64::from(f16::from_bits(worst).to_f32()) >= largest * 0.999,
+                "{format:?}: {worst:#x} for {largest}"
+            );
         }
     }
 }
@@ -81,7 +86,8 @@ fn a_part_decodes_as_in_the_whole() {
         for part in [0..1, 1..4, 3..9, 18..20] {
             let mut out = vec![[hvx::zero(); PAIRS]; part.len()];
             let _ = planes.tiles(part.clone(), &mut out);
-            let bits = |tiles: &[Tile]| tiles.as_flattened().iter().map(|&v| hvx::to_words(v)).collect::<Vec<_>>();
+            let bits =
+                |tiles: &[Tile]| tiles.as_flattened().iter().map(|&v| hvx::to_words(v)).collect::<Vec<_>>();
             assert_eq!(bits(&out), bits(&whole[part.clone()]), "{format:?} {part:?}");
         }
     }

@@ -23,14 +23,24 @@ fn the_exponential_is_within_its_bound() {
         for (x, y) in x.into_iter().zip(values(exp(vector(x)))) {
             let exact = f64::from(x).exp();
             let error = (f64::from(y) / exact - 1.0).abs();
-            assert!(error <= (24.0 + 2.0 * f64::from(x.abs())) * UNIT, "{x}: {y} for {exact}, {} units", error / UNIT);
+            assert!(
+                error <= (24.0 + 2.0 * f64::from(x.abs())) * UNIT,
+                "{x}: {y} for {exact}, {} units",
+                error / UNIT
+            );
         }
     }
 }
 
 #[test]
 fn the_exponential_ends_in_zero_and_in_a_large_number() {
-    for (x, low, high) in [(-87.0, 0.0, 0.0), (f32::MIN, 0.0, 0.0), (-1e9, 0.0, 0.0), (0.0, 0.999_997, 1.000_003), (200.0, 1e38, 3e38)] {
+    for (x, low, high) in [
+        (-87.0, 0.0, 0.0),
+        (f32::MIN, 0.0, 0.0),
+        (-1e9, 0.0, 0.0),
+        (0.0, 0.999_997, 1.000_003),
+        (200.0, 1e38, 3e38),
+    ] {
         let y = values(exp(splat_f(x)))[0];
         assert!(y >= low && y <= high, "{x}: {y}");
     }
@@ -49,7 +59,11 @@ fn reciprocals_and_sigmoids_are_within_their_bounds() {
         for (x, y) in x.into_iter().zip(values(float(sigmoid(vector(x))))) {
             let exact = 1.0 / (1.0 + f64::from(-x).exp());
             let error = (f64::from(y) / exact - 1.0).abs();
-            assert!(error <= (128.0 + 2.0 * f64::from(x.abs())) * UNIT, "{x}: {y} for {exact}, {} units", error / UNIT);
+            assert!(
+                error <= (128.0 + 2.0 * f64::from(x.abs())) * UNIT,
+                "{x}: {y} for {exact}, {} units",
+                error / UNIT
+            );
         }
     }
 }

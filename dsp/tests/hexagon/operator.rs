@@ -39,7 +39,13 @@ struct Case {
 }
 
 impl Case {
-    fn new(format: Format, k: usize, columns: usize, rows: usize, half: impl FnMut(&mut Random) -> f16) -> Self {
+    fn new(
+        format: Format,
+        k: usize,
+        columns: usize,
+        rows: usize,
+        half: impl FnMut(&mut Random) -> f16,
+    ) -> Self {
         let mut random = Random::new(k as u64);
         let x = (0..rows * k).map(|_| random.unit() * 3.0).collect();
         Self { format, k, columns, weights: stored(format, k, columns.div_ceil(32), 5, half), x }
@@ -86,14 +92,18 @@ impl Case {
             let x = &self.x[row * self.k..(row + 1) * self.k];
             let largest = x.iter().fold(0f32, |largest, x| largest.max(x.abs()));
             for column in 0..self.columns {
-                let terms = x.iter().enumerate().map(|(k, x)| f64::from(*x) * weights[k * self.columns + column]);
+                let terms =
+                    x.iter().enumerate().map(|(k, x)| f64::from(*x) * weights[k * self.columns + column]);
                 let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
                 let unit = 2f64.powi(-11);
                 // Halves of a row raised into 1..2 are subnormal below 2^-14 of its largest element.
                 let floor = f64::from(largest) * 2f64.powi(-24) * self.k as f64;
                 let bound = size * 2.1 * unit + sum.abs() * 1.1 * unit + floor;
                 let value = f64::from(out[row * self.columns + column]);
-                assert!((value - sum).abs() <= bound, "row {row} column {column}: {value} for {sum} within {bound}");
+                assert!(
+                    (value - sum).abs() <= bound,
+                    "row {row} column {column}: {value} for {sum} within {bound}"
+                );
             }
         }
     }
@@ -193,11 +203,19 @@ impl Gated {
         let x = (0..tokens * width).map(|_| random.unit() * 2.0).collect();
         let shapes = [(width, inner), (width, inner), (inner, width)];
         // Under super-scales a weight is up to 2^12 times its half.
-        let half = |format: Format| move |random: &mut Random| {
-            small(random) * f16::from_f32(if format == Format::Q4_0 || format == Format::Q8_0 { 1.0 } else { 1.0 / 256.0 })
+        let half = |format: Format| {
+            move |random: &mut Random| {
+                small(random)
+                    * f16::from_f32(if format == Format::Q4_0 || format == Format::Q8_0 {
+                        1.0
+                    } else {
+                        1.0 / 256.0
+                    })
+            }
         };
-        let weights =
-            [0, 1, 2].map(|i| stored(formats[i], shapes[i].0, shapes[i].1.div_ceil(32), i as u64 + 9, half(formats[i])));
+        let weights = [0, 1, 2].map(|i| {
+            stored(formats[i], shapes[i].0, shapes[i].1.div_ceil(32), i as u64 + 9, half(formats[i]))
+        });
         let token = |token: u32| Route { token, weight: 0.25 + token as f32 / 64.0 };
         let routes = (0..tokens as u32).rev().filter(|token| token % 5 != 3).map(token).collect();
         Self { width, inner, formats, weights, x, routes }
@@ -254,7 +272,8 @@ impl Gated {
         let mut y = vec![1.0; self.x.len()];
         for route in &self.routes {
             let token = route.token as usize;
-            let x: Vec<f64> = self.x[token * self.width..(token + 1) * self.width].iter().map(|&x| x.into()).collect();
+            let x: Vec<f64> =
+                self.x[token * self.width..(token + 1) * self.width].iter().map(|&x| x.into()).collect();
             let (g, u) = (product(&x, &gate, self.inner), product(&x, &up, self.inner));
             let h: Vec<f64> = g.iter().zip(&u).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect();
             for (column, out) in product(&h, &down, self.width).iter().enumerate() {

@@ -62,13 +62,13 @@ fn pairs_are_turned() {
             let head = row(&mut random, 2 * pairs);
             let mut turned = head.clone();
             Vector.rotate(kind, &mut turned, &cos, &sin);
-            for pair in 0..pairs {
+            for (pair, angle) in angles.iter().enumerate() {
                 let (i, j) = match kind {
                     RopePairs::Halves => (pair, pairs + pair),
                     RopePairs::Adjacent => (2 * pair, 2 * pair + 1),
                 };
                 let (a, b) = (f64::from(head[i]), f64::from(head[j]));
-                let (c, s) = (angles[pair].cos(), angles[pair].sin());
+                let (c, s) = (angle.cos(), angle.sin());
                 near(turned[i], a * c - b * s, 3.0);
                 near(turned[j], a * s + b * c, 3.0);
             }
@@ -89,7 +89,12 @@ fn products_do_not_depend_on_rows_or_parts_and_are_near() {
             near(out, exact, 100.0);
         }
         let mut alone = [0.0; 32];
-        Vector.multiply(Rows::new(&x[r * k..(r + 1) * k], k), &weights, Block::new(&mut alone, 32), Chain::Start);
+        Vector.multiply(
+            Rows::new(&x[r * k..(r + 1) * k], k),
+            &weights,
+            Block::new(&mut alone, 32),
+            Chain::Start,
+        );
         assert_eq!(alone, out);
     }
 }

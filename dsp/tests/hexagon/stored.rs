@@ -66,7 +66,8 @@ pub fn stored(
     let mut memory = vec![[0u128; 8]; bytes.len() / 128 + 1];
     let from = memory.as_ptr().cast::<u8>().align_offset(128);
     // SAFETY: as in `bytes`.
-    let to = unsafe { core::slice::from_raw_parts_mut(memory.as_mut_ptr().cast::<u8>().add(from), bytes.len()) };
+    let to =
+        unsafe { core::slice::from_raw_parts_mut(memory.as_mut_ptr().cast::<u8>().add(from), bytes.len()) };
     to.copy_from_slice(&bytes);
     Stored { memory, bytes: bytes.len() }
 }

@@ -20,6 +20,14 @@ fn most(backend: &Backend) -> f32 {
     if backend.set.contains(KernelSet::ONE_DIGIT) { 127.0 } else { 32639.0 }
 }
 
+/// The whole number next to `x`, of two the even one.
+fn nearest(x: f32) -> i64 {
+    let (x, below) = (f64::from(x), f64::from(x).floor());
+    let number = below as i64;
+    let odd = i64::from(number % 2 != 0);
+    if x - below > 0.5 { number + 1 } else if x - below < 0.5 { number } else { number + odd }
+}
+
 /// A matrix and rows, `k` of its inputs.
 struct Case {
     stored: Stored,
@@ -48,7 +56,13 @@ impl Case {
     }
 
     /// Multiplies in cuts of `row_step` rows and `tile_steps` tiles, all in turn; `start` is what the output holds before.
-    fn run(&self, backend: &Backend, row_step: usize, tile_steps: &[usize], start: Option<&[f32]>) -> Vec<f32> {
+    fn run(
+        &self,
+        backend: &Backend,
+        row_step: usize,
+        tile_steps: &[usize],
+        start: Option<&[f32]>,
+    ) -> Vec<f32> {
         let (format, rows) = (self.stored.format, self.x.len());
         let products = backend.serving(&[format]);
         assert!(!products.in_place());
@@ -97,7 +111,7 @@ impl Case {
                 let first = 32 * block + sub * sub_block;
                 let (mut dot, mut sum) = (0i64, 0i64);
                 for (i, x) in x.iter().enumerate() {
-                    let q = (x * inverse).round_ties_even() as i64;
+                    let q = nearest(x * inverse);
                     dot += q * self.stored.code(first + i, column);
                     sum += q;
                 }
@@ -116,7 +130,8 @@ impl Case {
 
 /// Equal, where a zero has no sign: a format without minima adds none, the formula adds zeros.
 fn assert_same(got: &[f32], wanted: &[f32], what: impl std::fmt::Debug) {
-    let same = |(got, wanted): (&f32, &f32)| got.to_bits() == wanted.to_bits() || (*got == 0.0 && *wanted == 0.0);
+    let same =
+        |(got, wanted): (&f32, &f32)| got.to_bits() == wanted.to_bits() || (*got == 0.0 && *wanted == 0.0);
     if let Some(at) = got.iter().zip(wanted).position(|pair| !same(pair)) {
         panic!("{what:?}: output {at} is {:e}, not {:e}", got[at], wanted[at]);
     }

@@ -68,16 +68,16 @@ enum Fault {
 
 struct Checked<'a> {
     table: &'a Table,
-    /// Parts of a down strip.
-    outward: u32,
+    /// Parts of a gate or up strip, and of a down strip.
+    parts: [u32; 2],
     ledger: Mutex<Ledger>,
     seed: AtomicU64,
     fault: Fault,
 }
 
 impl<'a> Checked<'a> {
-    fn new(table: &'a Table, outward: u32, seed: u64, fault: Fault) -> Self {
-        Self { table, outward, ledger: Mutex::default(), seed: AtomicU64::new(seed | 1), fault }
+    fn new(table: &'a Table, parts: [u32; 2], seed: u64, fault: Fault) -> Self {
+        Self { table, parts, ledger: Mutex::default(), seed: AtomicU64::new(seed | 1), fault }
     }
 
     fn random(&self) -> u64 {
@@ -138,7 +138,7 @@ impl Work for Checked<'_> {
         if self.fault == Fault::MissingWait {
             return true;
         }
-        let arrived = self.random() % 3 == 0;
+        let arrived = self.random().is_multiple_of(3);
         if arrived {
             self.with(|ledger| {
                 ledger.c[turn as usize % 2].end_write(1);
@@ -154,7 +154,7 @@ impl Work for Checked<'_> {
             ledger.c[decode.c].begin_read(turn, 1, "C")?;
             ledger.d[decode.d].begin_write(turn, "D")
         });
-        if self.fault == Fault::EarlyRelease && self.random() % 4 == 0 {
+        if self.fault == Fault::EarlyRelease && self.random().is_multiple_of(4) {
             // The share is said to be done; C stays in use.
             return self.with(|ledger| {
                 ledger.d[decode.d].end_write(SHARES);
@@ -186,15 +186,15 @@ impl Work for Checked<'_> {
         });
         self.pause();
         self.with(|ledger| {
-            ledger.d[multiply.d].users -= 1;
-            ledger.o[multiply.o].end_write(u32::MAX);
+            ledger.d[multiply.d].users = ledger.d[multiply.d].users.saturating_sub(1);
+            ledger.o[multiply.o].end_write(self.parts[usize::from(piece.matrix == Matrix::Down)]);
             Ok(())
         });
     }
 
     fn activate(&self, activate: &Activate, _: u32) {
         let [gate, up] = [Matrix::Gate, Matrix::Up].map(|matrix| self.strip(matrix, activate.pair));
-        let parts = self.table.turns_of_pair(activate.pair) / 2 / (self.table.pair_number(activate.pair) + 1);
+        let parts = self.parts[0];
         self.with(|ledger| {
             ledger.o[activate.gate].begin_read(gate, parts, "O")?;
             ledger.o[activate.up].begin_read(up, parts, "O")
@@ -202,7 +202,7 @@ impl Work for Checked<'_> {
         self.pause();
         self.with(|ledger| {
             for o in [activate.gate, activate.up] {
-                ledger.o[o].users -= 1;
+                ledger.o[o].users = ledger.o[o].users.saturating_sub(1);
             }
             *ledger.activated.entry(self.table.pair_number(activate.pair)).or_default() += 1;
             Ok(())
@@ -211,11 +211,11 @@ impl Work for Checked<'_> {
 
     fn scatter(&self, scatter: &Scatter, _: u32) {
         let strip = self.strip(Matrix::Down, scatter.strip);
-        let parts = self.outward;
+        let parts = self.parts[1];
         self.with(|ledger| ledger.o[scatter.o].begin_read(strip, parts, "O"));
         self.pause();
         self.with(|ledger| {
-            ledger.o[scatter.o].users -= 1;
+            ledger.o[scatter.o].users = ledger.o[scatter.o].users.saturating_sub(1);
             *ledger.scattered.entry(self.table.strip_number(scatter.strip)).or_default() += 1;
             Ok(())
         });
@@ -227,7 +227,7 @@ fn run(shape: [usize; 6], helpers: usize, seed: u64, fault: Fault) -> Result<(),
     let [first, pairs, strips, inward, outward, limit] = shape;
     let cut = |tiles| Cut::balanced(tiles, 32 * limit);
     let table = Table::new(first..first + pairs, cut(inward), first..first + strips, cut(outward));
-    let work = Checked::new(&table, cut(outward).parts() as u32, seed, fault);
+    let work = Checked::new(&table, [inward, outward].map(|tiles| cut(tiles).parts() as u32), seed, fault);
     let run = Run::new(&table);
     std::thread::scope(|scope| {
         for _ in 0..helpers {
@@ -255,14 +255,16 @@ proptest! {
 
 #[test]
 fn a_missing_dma_wait_is_found() {
-    let broken = run([0, 3, 3, 8, 8, 1], 1, 7, Fault::MissingWait).expect_err("a part is decoded before it has come");
+    let broken =
+        run([0, 3, 3, 8, 8, 1], 1, 7, Fault::MissingWait).expect_err("a part is decoded before it has come");
     assert!(broken.starts_with("C is read"), "{broken}");
 }
 
 #[test]
 fn a_buffer_reused_early_is_found() {
     let found = (0..20).any(|seed| {
-        run([0, 4, 4, 8, 8, 1], 2, seed, Fault::EarlyRelease).is_err_and(|broken| broken.contains("overwritten"))
+        run([0, 4, 4, 8, 8, 1], 2, seed, Fault::EarlyRelease)
+            .is_err_and(|broken| broken.contains("overwritten"))
     });
     assert!(found, "C is overwritten while a share still reads it");
 }
@@ -274,7 +276,10 @@ fn shares_cut_everything_once() {
             let mut next = 0;
             for number in 0..SHARES {
                 let range = share(number, count, grain);
-                assert!(range.start == next.min(range.start) && range.start.is_multiple_of(grain), "{count} {grain}");
+                assert!(
+                    range.start == next.min(range.start) && range.start.is_multiple_of(grain),
+                    "{count} {grain}"
+                );
                 assert!(range.is_empty() || range.start == next, "{count} {grain} {range:?}");
                 next = next.max(range.end);
             }

@@ -92,7 +92,8 @@ fn the_shapes_of_known_models_get_the_rows_they_should() {
         formats: &[Format::Q4_0],
         max_rows: 512,
     };
-    let rows = |inputs, inner, budget| Layout::new(&shape(inputs, inner), budget, 0).map(|layout| layout.rows);
+    let rows =
+        |inputs, inner, budget| Layout::new(&shape(inputs, inner), budget, 0).map(|layout| layout.rows);
     assert!(rows(2048, 1024, 8 << 20).expect("8 MiB") >= 512);
     assert!(rows(2048, 768, 2 << 20).expect("2 MiB") >= 64);
     // A down strip of 448 tiles decodes to 896 KiB: whole in 8 MiB, in parts in 2.

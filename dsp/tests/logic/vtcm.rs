@@ -109,10 +109,7 @@ fn check(shape: &Shape, plan: &Plan) {
                 let largest = formats.iter().map(|&format| format_bytes(format, cut, part)).max().unwrap();
                 assert!(lane.c.iter().all(|c| c.bytes >= largest), "a part does not fit C");
             }
-            assert!(
-                lane.d.iter().all(|d| d.bytes >= cut.part * shape.packing.tile),
-                "D is too small"
-            );
+            assert!(lane.d.iter().all(|d| d.bytes >= cut.part * shape.packing.tile), "D is too small");
         }
         assert!(lane.o.iter().all(|o| o.bytes >= plan.rows * 32 * shape.packing.output));
     }

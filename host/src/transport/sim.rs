@@ -53,6 +53,8 @@ pub struct Simulator {
     /// How long a call may take, and how long a pass may show no sign of life: simulated floats are a thousand times slower
     /// than silicon's, and a debugger is slower still.
     pub patience: Duration,
+    /// Whether the domain writes to its log, when it ends, what its units did for each operator.
+    pub counts: bool,
 }
 
 impl Simulator {
@@ -60,7 +62,7 @@ impl Simulator {
     #[must_use]
     pub const fn new(qemu: PathBuf, guest: PathBuf, skel: PathBuf) -> Self {
         let patience = Duration::from_secs(120);
-        Self { qemu, guest, skel, vtcm: 8 << 20, without: Vec::new(), patience }
+        Self { qemu, guest, skel, vtcm: 8 << 20, without: Vec::new(), patience, counts: false }
     }
 }
 
@@ -127,6 +129,7 @@ impl Sim {
         let mut command = Command::new(&simulator.qemu);
         command.args(["-cpu", "v73"]).arg(&simulator.guest).arg(&simulator.skel);
         command.arg(format!("vtcm={}", simulator.vtcm));
+        command.args(simulator.counts.then_some("counts=on"));
         command.args(simulator.without.iter().map(|name| format!("without={name}")));
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::from(their_memory));
         // A group of its own: an interrupt from the terminal is this program's to handle, by cancelling the pass.

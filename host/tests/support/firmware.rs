@@ -25,6 +25,9 @@ pub trait Behaviour: 'static {
     /// Serves one pass.
     fn pass(peer: &mut Peer, pass: u32, requests: u32);
 
+    /// What it does once its dense weights are asked for.
+    fn started(_: &mut Peer) {}
+
     /// Answers a call in the place of the usual answer.
     fn answer(_: &Request<'_>) -> Option<Reply> {
         None
@@ -144,6 +147,7 @@ fn serve<B: Behaviour>(memory: SharedMemory<'static>, stop: Arc<AtomicBool>) {
         peer.load(Load { ticket: ticket as u32, segment: Segment::Dense, page, pages, file });
         page += pages;
     }
+    B::started(&mut peer);
     let mut dense = 0;
     while let Some(message) = peer.wait() {
         match message {

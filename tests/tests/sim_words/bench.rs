@@ -192,15 +192,13 @@ impl Bench {
     pub fn open(&self, skel: &Path) -> Result<Domain, Error> {
         let log = self.folder.path().join("log");
         let wrapper = self.folder.path().join("qemu");
-        let script = format!(
-            "#!/bin/sh\nexec '{}' \"$@\" counts=on 2>'{}'\n",
-            self.simulator.qemu.display(),
-            log.display()
-        );
+        let script =
+            format!("#!/bin/sh\nexec '{}' \"$@\" 2>'{}'\n", self.simulator.qemu.display(), log.display());
         std::fs::write(&wrapper, script).expect("a file can be written");
         std::fs::set_permissions(&wrapper, PermissionsExt::from_mode(0o755))
             .expect("a file's mode can be set");
-        let simulator = Simulator { qemu: wrapper, skel: skel.to_owned(), ..self.simulator.clone() };
+        let simulator =
+            Simulator { qemu: wrapper, skel: skel.to_owned(), counts: true, ..self.simulator.clone() };
         Ok(Domain { sim: Sim::open(&simulator)?, log })
     }
 

@@ -71,24 +71,24 @@ impl Word {
     /// Does to a state what the word does, with `u` in place of its first source if one is given.
     pub fn apply(&self, state: &mut State, u: Option<Vector>) {
         let mnemonic = self.float.mnemonic();
-        let mut operands = Operands::default();
-        operands.u = if self.wide {
+        let u = if self.wide {
             [state.vectors[UU], state.vectors[UU + 1]]
         } else {
             [u.unwrap_or(state.vectors[U]), [0; 32]]
         };
-        operands.v = if mnemonic.contains("Rt32") {
+        let v = if mnemonic.contains("Rt32") {
             let mut scalar = [0; 32];
             scalar[0] = state.registers[R];
             scalar
         } else {
             state.vectors[V]
         };
-        operands.x = match self.result {
+        let x = match self.result {
             Result::Vector => [state.vectors[D], [0; 32]],
             Result::Pair => [state.vectors[DD], state.vectors[DD + 1]],
             Result::Predicate => [state.predicates[Q], [0; 32]],
         };
+        let operands = Operands { u, v, x };
         let [low, high] = execute(self.float, &operands).expect("the form is modelled");
         match self.result {
             Result::Vector => state.vectors[D] = low,

@@ -197,7 +197,7 @@ impl Machine {
             gap,
             simulator,
         } = self;
-        let SimulatorParts { sim_qemu, sim_guest, sim_skel, sim_vtcm, sim_patience } = simulator;
+        let SimulatorParts { sim_qemu, sim_guest, sim_skel, sim_vtcm, sim_patience, sim_counts } = simulator;
         let name =
             |value: Option<clap::builder::PossibleValue>| value.map(|value| value.get_name().to_owned());
         let number = |value: Option<u64>| value.map(|value| value.to_string());
@@ -228,7 +228,8 @@ impl Machine {
         let paths = [("--sim-qemu", sim_qemu), ("--sim-guest", sim_guest), ("--sim-skel", sim_skel)];
         let words = words.into_iter().filter_map(|(flag, value)| Some((flag, OsString::from(value?))));
         let paths = paths.into_iter().filter_map(|(flag, path)| Some((flag, path.as_ref()?.into())));
-        words.chain(paths).flat_map(|(flag, value)| [flag.into(), value]).collect()
+        let counts = sim_counts.then(|| "--sim-counts".into());
+        words.chain(paths).flat_map(|(flag, value)| [flag.into(), value]).chain(counts).collect()
     }
 }
 
@@ -251,6 +252,9 @@ pub struct SimulatorParts {
     /// How long the simulator may take for a call, and be silent in a pass; 120 by default.
     #[arg(long, value_name = "SECONDS", value_parser = positive())]
     pub sim_patience: Option<u32>,
+    /// Print on stderr what the units did for each operator: HVX float words, HMX pairs and tiles, DMA descriptors.
+    #[arg(long)]
+    pub sim_counts: bool,
 }
 
 /// `bench`.
@@ -605,7 +609,7 @@ mod tests {
     fn another_process_is_told_the_same() {
         let flags = "--device sim --group 4 --banks all --depth 3 --threads 2 --kernels scalar --activations int8 --verify never --scratch 2097152 \
                      --row-chunk 64 --schedule early --topology per-expert --dense stream --gap 65536 --sim-vtcm refused --sim-patience 9 --sim-qemu q \
-                     --sim-guest g --sim-skel s";
+                     --sim-guest g --sim-skel s --sim-counts";
         let parse = |flags: Vec<OsString>| {
             let words = ["estream", "run", "p", "--tokens", "1"].map(OsString::from).into_iter().chain(flags);
             match Cli::try_parse_from(words).expect("flags that are known").command {

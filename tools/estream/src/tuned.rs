@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Version of the file.
@@ -100,7 +100,9 @@ pub fn store(path: &Path, tuning: Tuning) -> Result<()> {
         .map_err(|error| Error::new("output", Exit::Runtime, error.to_string()))?;
     // Whole or not at all: a reader never meets half a file.
     let written = || {
-        let mut new = tempfile::NamedTempFile::new_in(folder(&file))?;
+        // With the permissions that any new file of this user has.
+        let permissions = fs::Permissions::from_mode(0o666);
+        let mut new = tempfile::Builder::new().permissions(permissions).tempfile_in(folder(&file))?;
         io::Write::write_all(&mut new, &text)?;
         new.persist(&file).map_err(|error| error.error)
     };

@@ -120,7 +120,9 @@ core::arch::global_asm!(
     "estream_sim_copy_end:",
 );
 
-// Reads a vector register into 128 bytes at r0. One routine per register, all of the same size.
+// Reads a vector register into 128 bytes at r0. One routine per register, all of the same size. Vector instructions stand
+// here as words, since where a crate has several codegen units its assembly is also read by a target without vectors:
+// 0x9201c02d is rd=vextract(v0,r1), 0x19a0c0a0 is v0=vand(q0,r0), 0x2800c000 is v0=vmem(r0+#0).
 core::arch::global_asm!(
     ".text",
     ".balign 32",
@@ -130,31 +132,31 @@ core::arch::global_asm!(
     "r1 = #0",
     "loop0(.Lread\\v,#8)",
     ".Lread\\v:",
-    "r2 = vextract(v\\v,r1)",
+    ".word 0x9201c022 + (\\v << 8)",
     "r1 = add(r1,#4)",
-    "r3 = vextract(v\\v,r1)",
+    ".word 0x9201c023 + (\\v << 8)",
     "r1 = add(r1,#4)",
-    "r4 = vextract(v\\v,r1)",
+    ".word 0x9201c024 + (\\v << 8)",
     "{{ r1 = add(r1,#4)",
     "memd(r0++#8) = r3:2 }}",
-    "r5 = vextract(v\\v,r1)",
+    ".word 0x9201c025 + (\\v << 8)",
     "{{ r1 = add(r1,#4)",
     "memd(r0++#8) = r5:4 }}:endloop0",
     "jumpr r31",
     ".endr",
     ".global estream_sim_read_end",
     "estream_sim_read_end:",
-    // The bytes of a predicate register into v0, which is saved to and restored from r1.
+    // The bytes of a predicate register into v0; and v0 from what r0 points to.
     ".irp q, 0,1,2,3",
     ".global estream_sim_expand\\q",
     "estream_sim_expand\\q:",
     "r0 = #-1",
-    "v0 = vand(q\\q,r0)",
+    ".word 0x19a0c0a0 + (\\q << 8)",
     "jumpr r31",
     ".endr",
     ".global estream_sim_load",
     "estream_sim_load:",
-    "v0 = vmem(r0+#0)",
+    ".word 0x2800c000",
     "jumpr r31",
 );
 

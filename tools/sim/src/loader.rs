@@ -90,7 +90,8 @@ fn link(file: &'static [u8], settings: &Settings) -> Result<Loaded, Failure<'sta
     let digest = Sha256::digest(file).into();
     let object = Object::parse(file).map_err(Failure::Refused)?;
     // Stubs stand behind the image, in reach of a jump.
-    let stubs = patch::measure(file).map_err(Failure::Code)?;
+    let count = patch::check(file).map_err(Failure::Code)?;
+    let stubs = count.bytes().ok_or(Failure::Memory)?;
     let image_bytes = object.image_bytes().next_multiple_of(patch::ALIGNMENT);
     let range = image_bytes.checked_add(stubs).and_then(|bytes| memory::map(bytes, Source::Image));
     let range = range.ok_or(Failure::Memory)?;
@@ -99,7 +100,8 @@ fn link(file: &'static [u8], settings: &Settings) -> Result<Loaded, Failure<'sta
     let bind = |name: &str| exports::address(name).filter(|_| !settings.without.contains(&name));
     let base = range.base.addr().get() as u32;
     let entry = object.link(image, base, ENTRY, bind).map_err(Failure::Refused)?;
-    patch::install(file, base, Area { at: base + image_bytes, bytes: stubs }).map_err(Failure::Code)?;
+    patch::install(file, base, count, Area { at: base + image_bytes, bytes: stubs })
+        .map_err(Failure::Code)?;
     fault::set_image(file, base, image_bytes);
     units::set_architecture(object.flags & 0xff);
     power::set_architecture(object.flags & 0xff);

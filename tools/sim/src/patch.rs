@@ -88,26 +88,35 @@ fn walk<'a>(
     Ok(count)
 }
 
-/// Bytes that the stubs of a skel may take.
+/// How many packets of a skel need a stub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count(u32);
+
+impl Count {
+    /// Bytes that the stubs may take.
+    #[must_use]
+    pub const fn bytes(self) -> Option<u32> {
+        self.0.checked_mul(4 * STUB_WORDS as u32)
+    }
+}
+
+/// Checks the code of a skel.
 ///
 /// # Errors
-/// When its code cannot be run.
-pub fn measure(file: &[u8]) -> Result<u32, Failure> {
+/// When it cannot be run.
+pub fn check(file: &[u8]) -> Result<Count, Failure> {
     if texts(file, 0).next().is_none() {
         return Err(Failure::NoSections);
     }
-    let count = walk(texts(file, 0), |_| false, drop)?;
-    count.checked_mul(4 * STUB_WORDS as u32).ok_or(Failure::Memory)
+    walk(texts(file, 0), |_| false, drop).map(Count)
 }
 
-/// Puts stubs in place in the linked image of a skel that runs at `base`.
+/// Puts stubs in place in the linked image of a skel that runs at `base`; `count` is what [`check`] made of the same file.
 ///
 /// # Errors
 /// When its code cannot be run; the image is of no use then.
-pub fn install(file: &[u8], base: u32, area: Area) -> Result<(), Failure> {
-    let count = walk(texts(file, base), |_| false, drop)?;
-    let table = Table::new(count)?;
-    let mut places = table.places();
+pub fn install(file: &[u8], base: u32, count: Count, area: Area) -> Result<(), Failure> {
+    let mut places = Table::new(count.0)?.places();
     walk(texts(file, base), |_| false, |site| places.push(site))?;
     places.lay(area)
 }
@@ -132,8 +141,7 @@ pub fn install_in_program() -> Result<(), Failure> {
     let tolerates = |refusal: &Refusal| matches!(refusal, Refusal::GlobalPointer(_));
     let entry = enter::entry()..enter::entry_end();
     let count = walk(text(), tolerates, drop)?;
-    let table = Table::new(count)?;
-    let mut places = table.places();
+    let mut places = Table::new(count)?.places();
     walk(text(), tolerates, |site| {
         if !entry.contains(&site.packet.address) {
             places.push(site);

@@ -15,12 +15,12 @@
 //! cannot hold is reported as the largest magnitude met, and fails the call: the matrix unit would take an infinity for a
 //! number.
 
-use super::steady;
 use super::hvx::{
-    self, Q, V, add_q, and, bits_to_bytes, deal_w, float, float_of_w, half_of_h, interleave_h, lift, lookup, max_uh,
-    max_w, mul_hf, mul_q, narrow, or, rotate, shl_w, shr_b, shr_w, splat, splat_b, sub_b,
-    unpack_b, unpack_h, unpack_ub, widen, widen_b, zero,
+    self, Q, V, add_q, and, bits_to_bytes, deal_w, float, float_of_w, half_of_h, interleave_h, lift, lookup,
+    max_uh, max_w, mul_hf, mul_q, narrow, or, rotate, shl_w, shr_b, shr_w, splat, splat_b, sub_b, unpack_b,
+    unpack_h, unpack_ub, widen, widen_b, zero,
 };
+use super::steady;
 use core::ops::Range;
 use estream_idl::address::TILE;
 use estream_idl::format::{Codec, Element, Format, Min, SUPER_BLOCK, Scale};
@@ -302,9 +302,7 @@ impl<'a> Planes<'a> {
             Scale::None => lift(hvx::splat_f(1.0)),
             Scale::F16 => Self::half_row(self.scales, block),
             // The byte is the exponent field of an f32, but for 0, which stands for 2^−127.
-            Scale::E8M0 => {
-                lift(max_w(splat(1 << 22), shl_w(Self::byte_row(self.scales, block, false), 23)))
-            }
+            Scale::E8M0 => lift(max_w(splat(1 << 22), shl_w(Self::byte_row(self.scales, block, false), 23))),
             scale => {
                 let d = Self::half_row(self.supers, self.super_row(tile));
                 let sub = Self::byte_row(self.scales, block, scale == Scale::SuperI8);

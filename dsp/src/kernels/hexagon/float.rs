@@ -7,8 +7,8 @@
 //! All are far below a half's 2⁻¹¹, which is what becomes of them.
 
 use super::hvx::{
-    Q, V, add, add_q, add_qv, add_w, float, float_of_w, lift, max_sf, min_sf, mul, mul_q, or, shl_w, splat, splat_f, sub,
-    sub_w, where_gt_w, xor, zero,
+    Q, V, add, add_q, add_qv, add_w, float, float_of_w, lift, max_sf, min_sf, mul, mul_q, or, shl_w, splat,
+    splat_f, sub, sub_w, where_gt_w, xor, zero,
 };
 
 /// 1.5·2^23: a float below 2^22 in magnitude plus this has its nearest integer in its low bits.

@@ -25,7 +25,8 @@ pub struct Vector;
 
 impl Kernels for Vector {
     fn decode(&self, strip: Strip<'_>, tiles: Range<usize>, out: &mut [f32]) {
-        let planes = decode::Planes::new(strip.format, strip.k, strip.bytes).expect("a strip stands at a vector's border");
+        let planes = decode::Planes::new(strip.format, strip.k, strip.bytes)
+            .expect("a strip stands at a vector's border");
         let (out, rest) = out.as_chunks_mut::<TILE>();
         assert!(out.len() == tiles.len() * TILE && rest.is_empty(), "1024 weights a tile");
         planes.rows(tiles, out);

@@ -4,8 +4,8 @@
 
 use super::float::exp;
 use super::hvx::{
-    self, FLOATS, Q, V, add_q, add_qv, deal_w, float, interleave_w, lift, load, max_sf, mul, mul_q, splat_f, sub,
-    zero,
+    self, FLOATS, Q, V, add_q, add_qv, deal_w, float, interleave_w, lift, load, max_sf, mul, mul_q, splat_f,
+    sub, zero,
 };
 use crate::kernels::Chain;
 use crate::kernels::math::rsqrt;
@@ -142,7 +142,8 @@ pub fn exp_sum(x: &mut [f32], max: f32) -> f32 {
 #[must_use]
 pub fn sum_exp(x: &[f32], max: f32) -> f32 {
     let largest = splat_f(max);
-    let total = vectors(x, f32::MIN).fold(lift(zero()), |total, v| add_qv(total, exp(float(sub(v, largest)))));
+    let total =
+        vectors(x, f32::MIN).fold(lift(zero()), |total, v| add_qv(total, exp(float(sub(v, largest)))));
     hvx::sum(float(total))
 }
 
@@ -153,7 +154,10 @@ const ROWS: usize = 4;
 /// which rests in the output as f32 between two calls.
 pub fn multiply(x: Rows<'_>, weights: &[f32], mut out: Block<'_>, chain: Chain) {
     let (weights, rest) = weights.as_chunks::<FLOATS>();
-    assert!(rest.is_empty() && out.columns() <= FLOATS && x.rows == out.rows(), "rows of 32 columns, in and out alike");
+    assert!(
+        rest.is_empty() && out.columns() <= FLOATS && x.rows == out.rows(),
+        "rows of 32 columns, in and out alike"
+    );
     for first in (0..x.rows).step_by(ROWS) {
         let count = ROWS.min(x.rows - first);
         let mut sums: [Q; ROWS] = [lift(zero()); ROWS];

@@ -35,7 +35,16 @@ pub(super) fn pairs(table: V, codes: &[[V; 4]], scales: &[V], out: &mut [Tile], 
     let count = (codes.len().min(out.len()) / 2).min(scales.len()).saturating_sub(1);
     if count > 0 {
         // SAFETY: `count` pairs have their codes, scales and room, and one more pair its codes and scales.
-        unsafe { steady(table, codes.as_ptr().cast(), scales.as_ptr(), out.as_mut_ptr().cast(), count as u32, worst) };
+        unsafe {
+            steady(
+                table,
+                codes.as_ptr().cast(),
+                scales.as_ptr(),
+                out.as_mut_ptr().cast(),
+                count as u32,
+                worst,
+            )
+        };
     }
     count
 }
@@ -61,14 +70,30 @@ const fn doubling(base: u32) -> [u32; 32] {
 macro_rules! vector {
     ($q:literal, $next:literal, $s:literal, $scale_after:literal, $besides:literal, $end:literal) => {
         concat!(
-            "{{ v14.hf = v11:10.qf32 ; vmem({o}++#1) = v14.new ; v13:12.qf32 = vmpy(v7.hf,", $s, ".hf) ; ", $q,
+            "{{ v14.hf = v11:10.qf32 ; vmem({o}++#1) = v14.new ; v13:12.qf32 = vmpy(v7.hf,",
+            $s,
+            ".hf) ; ",
+            $q,
             " = vmem({q}++#1) }}\n",
-            "{{ v14.hf = v13:12.qf32 ; vmem({o}++#1) = v14.new ; v11:10.qf32 = vmpy(v8.hf,", $s, ".hf)", $besides, " }}\n",
-            "{{ v14.hf = v11:10.qf32 ; vmem({o}++#1) = v14.new ; v13:12.qf32 = vmpy(v9.hf,", $s, ".hf) }}\n",
-            "{{ v7:6.h = vlut16(", $next, ".b,v18.h,r4):nomatch ; v3:2.uh = vmpy(", $q, ".ub,{m}.ub) }}\n",
+            "{{ v14.hf = v13:12.qf32 ; vmem({o}++#1) = v14.new ; v11:10.qf32 = vmpy(v8.hf,",
+            $s,
+            ".hf)",
+            $besides,
+            " }}\n",
+            "{{ v14.hf = v11:10.qf32 ; vmem({o}++#1) = v14.new ; v13:12.qf32 = vmpy(v9.hf,",
+            $s,
+            ".hf) }}\n",
+            "{{ v7:6.h = vlut16(",
+            $next,
+            ".b,v18.h,r4):nomatch ; v3:2.uh = vmpy(",
+            $q,
+            ".ub,{m}.ub) }}\n",
             "{{ v9:8.h = vlut16(v4.b,v18.h,r4):nomatch }}\n",
-            "{{ v14.hf = v13:12.qf32 ; vmem({o}++#1) = v14.new ; v11:10.qf32 = vmpy(v6.hf,", $scale_after,
-            ".hf) ; v4.b = vshuffo(v3.b,v2.b) }}", $end, "\n"
+            "{{ v14.hf = v13:12.qf32 ; vmem({o}++#1) = v14.new ; v11:10.qf32 = vmpy(v6.hf,",
+            $scale_after,
+            ".hf) ; v4.b = vshuffo(v3.b,v2.b) }}",
+            $end,
+            "\n"
         )
     };
 }

@@ -12,7 +12,8 @@
 use super::decode::OVERFLOW;
 use super::float::sigmoid;
 use super::hvx::{
-    V, add_qv, and, float, largest_uh, largest_w, lift, max_uh, max_w, mul, mul_q, narrow, splat, splat_f, widen, zero,
+    V, add_qv, and, float, largest_uh, largest_w, lift, max_uh, max_w, mul, mul_q, narrow, splat, splat_f,
+    widen, zero,
 };
 
 /// Exponents beyond this are clamped: twice it, and the room, still are exponents of f32.
@@ -115,8 +116,5 @@ pub fn unpack(halves: V, factors: [V; 2]) -> [V; 2] {
 #[inline(always)]
 pub fn add(halves: V, factors: [V; 2], rows: [V; 2]) -> [V; 2] {
     let (a, b) = widen(halves);
-    [
-        float(add_qv(mul_q(a, lift(factors[0])), rows[0])),
-        float(add_qv(mul_q(b, lift(factors[1])), rows[1])),
-    ]
+    [float(add_qv(mul_q(a, lift(factors[0])), rows[0])), float(add_qv(mul_q(b, lift(factors[1])), rows[1]))]
 }

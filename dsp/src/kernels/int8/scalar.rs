@@ -102,7 +102,9 @@ impl<const DIGITS: usize> Dot<QUAD> for ScalarInt8<DIGITS> {
     const VECTORS: usize = 2;
 
     fn arrange(self, q: &[i16; TILE]) -> [[u8; QUAD]; 8] {
-        core::array::from_fn(|quad| core::array::from_fn(|byte| q[4 * quad + byte / 2].to_le_bytes()[byte % 2]))
+        core::array::from_fn(|quad| {
+            core::array::from_fn(|byte| q[4 * quad + byte / 2].to_le_bytes()[byte % 2])
+        })
     }
     fn begin(self, offset: i32) -> Self::Sums {
         [offset; HALF]

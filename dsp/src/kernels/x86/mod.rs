@@ -20,6 +20,9 @@ use estream_idl::call::KernelSet;
 use estream_idl::format::Format;
 use estream_idl::recipe::RopePairs;
 
+/// Words of a line of the caches.
+const LINE: usize = 16;
+
 /// Proof that this processor has AVX2, FMA and F16C; also their kernels.
 #[derive(Clone, Copy, Debug)]
 pub struct Avx2(());
@@ -71,10 +74,15 @@ macro_rules! with_features {
 }
 
 impl Kernels for Avx2 {
-    fn near(&self, row: &[f32]) {
-        for line in row.chunks(16) {
-            // SAFETY: a hint, for an address inside the slice.
-            unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line.as_ptr().cast()) };
+    fn near(&self, row: &mut [f32]) {
+        let last = row.len().saturating_sub(1);
+        for place in (0..last).step_by(LINE).chain([last]) {
+            let Some(word) = row.get_mut(place) else { return };
+            // SAFETY: a hint to own the line of a word that is ours; processors without it take it for a no-operation. The
+            // intrinsic would need a feature of its own, and only ask to read.
+            unsafe {
+                core::arch::asm!("prefetchw [{}]", in(reg) core::ptr::from_mut(word), options(nostack, preserves_flags));
+            }
         }
     }
 

@@ -51,6 +51,11 @@ impl Units {
         }
     }
 
+    /// Goes on with the accumulator as it is, and orders as [`Self::clear`] does.
+    pub fn resume(&self) {
+        barrier::memory();
+    }
+
     /// Adds activation · weight over `tiles` tiles to the accumulator.
     #[inline(always)]
     pub fn multiply(&mut self, activation: u32, weight: u32, tiles: usize) {

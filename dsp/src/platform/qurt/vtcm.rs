@@ -138,7 +138,10 @@ impl Vtcm {
     fn take(&mut self) -> bool {
         WANTED.store(0, Ordering::Relaxed);
         // SAFETY: the context is this value's, and its resources are not in use.
-        unsafe { (self.calls.acquire_cached)(self.context, PATIENCE_US) == 0 && (self.calls.lock)(self.context) == 0 }
+        unsafe {
+            (self.calls.acquire_cached)(self.context, PATIENCE_US) == 0
+                && (self.calls.lock)(self.context) == 0
+        }
     }
 
     fn give(&mut self) {

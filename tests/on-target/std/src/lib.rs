@@ -103,8 +103,13 @@ pub mod process {
     }
 }
 
-/// What the compiler's `main` calls.
+/// What the compiler's `main` calls. The kernels under test are part of the program, so that stubs take the place of words
+/// that the simulator does not run here, as they do in a skel when it is loaded.
 #[lang = "start"]
 fn start<T: process::Termination + 'static>(main: fn() -> T, _: isize, _: *const *const u8, _: u8) -> isize {
+    if let Err(failure) = estream_sim::patch::install_in_program() {
+        line(format_args!("the program's own code cannot be run: {failure}"));
+        process::exit(101);
+    }
     main().report() as isize
 }

@@ -22,6 +22,7 @@ pub fn device(machine: &Machine) -> Result<Device> {
         ("--sim-skel", parts.sim_skel.is_some()),
         ("--sim-vtcm", parts.sim_vtcm.is_some()),
         ("--sim-patience", parts.sim_patience.is_some()),
+        ("--sim-counts", parts.sim_counts),
     ];
     match machine.device {
         DeviceName::Sim => {}
@@ -62,6 +63,7 @@ pub fn device(machine: &Machine) -> Result<Device> {
     if let Some(seconds) = parts.sim_patience {
         simulator.patience = Duration::from_secs(seconds.into());
     }
+    simulator.counts = parts.sim_counts;
     Ok(Device::Sim(simulator))
 }
 

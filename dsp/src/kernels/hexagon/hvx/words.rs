@@ -145,8 +145,6 @@ words! {
     };
     /// Floats to halves, rounded once: `low` to the even ones, `high` to the odd ones.
     fn narrow(low: Q, high: Q) -> V = V(q6_vhf_vcvt_vsfvsf(low.0, high.0));
-    /// Back to plain floats.
-    fn float(q: Q) -> V = V(q.0);
     /// Plain floats, product.
     fn mul(a: V, b: V) -> Q = Q(q6_vsf_vmpy_vsfvsf(a.0, b.0));
     /// Product.
@@ -159,6 +157,14 @@ words! {
     fn add_qv(a: Q, b: V) -> Q = Q(q6_vsf_vadd_vsfvsf(a.0, b.0));
     /// Plain floats, difference.
     fn sub(a: V, b: V) -> Q = Q(q6_vsf_vsub_vsfvsf(a.0, b.0));
+}
+
+/// Back to plain floats, which a [`Q`] is.
+#[cfg(target_feature = "hvxv79")]
+#[must_use]
+#[inline(always)]
+pub const fn float(q: Q) -> V {
+    V(q.0)
 }
 
 /// `a` where `x > y` as signed words, else `b`. By hand: LLVM 22 cannot select the intrinsics that predicates go through.
