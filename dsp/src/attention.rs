@@ -89,7 +89,15 @@ impl Pass<'_> {
                     let (_, position) = locate(self.spans, first + row);
                     let angles = rope::angles(&self.attention.rope, self.angles, position);
                     let whole = &mut scratch[..stride];
-                    position_row(self.kernels, self.attention, norm, self.epsilon, angles, block.row(row), whole);
+                    position_row(
+                        self.kernels,
+                        self.attention,
+                        norm,
+                        self.epsilon,
+                        angles,
+                        block.row(row),
+                        whole,
+                    );
                 }
             });
         });

@@ -24,7 +24,7 @@
 //!
 //! # Why it never races
 //! A number is published after the work (release) and read before the work that needs it (acquire); shares of one part
-//! write disjoint ranges. Tests replay random delays; loom explores a table of two strips.
+//! write disjoint ranges. Tests hold random delays and any number of helpers against a ledger of who uses which buffer.
 #![forbid(unsafe_code)]
 
 use crate::pipeline::{Activate, Decode, Fetch, Matrix, Multiply, Scatter, Step, Table};

@@ -7,15 +7,18 @@ use crate::linear::{Activations, product};
 use crate::mixer::weights;
 use crate::model::{FeedWeights, Matrix, SparseWeights, Unit};
 use crate::platform;
-use crate::topology;
 use crate::residency::{Next, Ready};
 use crate::router;
+use crate::topology;
 use crate::view::{Grid, Rows};
 use estream_idl::format::Format;
 use estream_idl::message::EventKind;
 use estream_idl::operator;
 use estream_idl::recipe::FeedForward;
 use estream_idl::status::Status;
+
+/// Tokens whose experts are chosen by one task.
+const ROUTED_ROWS: usize = 16;
 
 impl Engine<'_> {
     /// Runs layer `index`: mixer, then feed-forward part.
@@ -81,14 +84,16 @@ impl Engine<'_> {
         let bias = layer.bias.as_ref().map_or(Ok(&[][..]), |bias| self.shared.vector(bias))?;
         let choices = &mut work.chosen[..tokens * chosen];
         let alphas = &mut work.weights[..tokens * chosen];
-        let rows = logits.chunks_exact_mut(count);
-        for ((logits, choices), alphas) in
-            rows.zip(choices.chunks_exact_mut(chosen)).zip(alphas.chunks_exact_mut(chosen))
-        {
-            platform::working_for(operator::Operator::Router, || {
-                router::choose(self.backend.kernels, &experts, logits, bias, choices, alphas);
+        let kernels = self.backend.kernels;
+        let (all, pool) = ((logits, &mut *choices, &mut *alphas), &self.pool);
+        platform::working_for(operator::Operator::Router, || {
+            pool.tables(tokens, ROUTED_ROWS, all, &|_, logits, choices, alphas| {
+                let rows = choices.chunks_exact_mut(chosen).zip(alphas.chunks_exact_mut(chosen));
+                for (logits, (choices, alphas)) in logits.chunks_exact_mut(count).zip(rows) {
+                    router::choose(kernels, &experts, logits, bias, choices, alphas);
+                }
             });
-        }
+        });
         let positions = &mut work.positions[..count];
         for (expert, position) in positions.iter_mut().enumerate() {
             *position = self.model.position(&layer.store, expert) as u16;

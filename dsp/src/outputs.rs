@@ -65,13 +65,13 @@ impl Engine<'_> {
                 let out = Grid::new(panel, columns);
                 let strip = column / TILE - part.start;
                 product(backend, &self.pool, self.work.scratch, x, matrix, strip, out, Chain::Start);
-                for (row, logits) in panel.chunks_exact(columns).enumerate() {
-                    let best = &mut self.work.candidates[row * top_k..(row + 1) * top_k];
-                    let target = outputs[row].target;
-                    platform::working_for(Operator::Head, || {
-                        summaries[row].fold(backend.kernels, logits, column as u32, target, best);
+                let (kernels, pool, rows) = (backend.kernels, &self.pool, outputs.len());
+                let all = (panel, &mut *summaries, &mut self.work.candidates[..rows * top_k]);
+                platform::working_for(Operator::Head, || {
+                    pool.tables(rows, 1, all, &|row, logits, summary, best| {
+                        summary[0].fold(kernels, logits, column as u32, outputs[row].target, best);
                     });
-                }
+                });
                 self.traffic.mailbox.beat(self.model.layers(), 0);
                 column += columns;
             }

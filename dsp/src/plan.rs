@@ -10,12 +10,12 @@ use crate::platform;
 use crate::residency::MAX_LOAD;
 use crate::topology::{self, Topology};
 use crate::traffic::RESERVED_TICKETS;
+use crate::window::Cut;
 use estream_idl::address::{PAGE, SegmentPages, pages};
 use estream_idl::call::{Config, Plan, Prepare};
 use estream_idl::control::{CONTROL_PAGES, MAX_TICKETS};
 use estream_idl::io::IoLayout;
 use estream_idl::status::{Refusal, Status};
-use crate::window::Cut;
 use estream_idl::streaming::{DenseWeights, Schedule};
 
 /// Most threads of a session.
@@ -155,7 +155,8 @@ fn clamp(config: &Config, model: &Model<'_>) -> Result<Config, Refusal> {
         Schedule::Resident => u32::MAX.into(),
         _ => u64::from(config.banks),
     };
-    let banks = u32::try_from(banks.min(groups)).map_err(|_| refuse(Status::BadConfig, groups, u32::MAX.into()))?;
+    let banks =
+        u32::try_from(banks.min(groups)).map_err(|_| refuse(Status::BadConfig, groups, u32::MAX.into()))?;
     let threads = if config.threads == 0 { platform::processors() } else { config.threads };
     Ok(Config {
         group,

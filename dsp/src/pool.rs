@@ -35,6 +35,9 @@ type Body<'a> = dyn Fn(usize, usize) + Sync + 'a;
 /// The body of [`Pool::tiles`]: row block, column block, the block itself, the worker's scratch.
 pub type TileBody<'a> = dyn Fn(usize, usize, Block<'_>, &mut [f32]) + Sync + 'a;
 
+/// The body of [`Pool::tables`]: first row, and the rows of each table.
+pub type TableBody<'a, A, B, C> = dyn Fn(usize, &mut [A], &mut [B], &mut [C]) + Sync + 'a;
+
 /// A job as workers see it. The body's lifetime is erased; [`Pool::run`] says why that is sound.
 #[derive(Clone, Copy)]
 struct Job {
@@ -294,6 +297,28 @@ impl<'a> Pool<'a> {
         });
     }
 
+    /// Cuts three tables of `rows` rows each into blocks of `height` rows and calls `body(first row, block of each)` once for
+    /// each block. For rows of what a grid does not hold: numbers chosen, summaries, candidates.
+    ///
+    /// # Panics
+    /// When `height` is 0, a table's elements are no whole rows, or a task panics.
+    pub fn tables<A: Send, B: Send, C: Send>(
+        &self,
+        rows: usize,
+        height: usize,
+        (a, b, c): (&mut [A], &mut [B], &mut [C]),
+        body: &TableBody<'_, A, B, C>,
+    ) {
+        assert!(height > 0, "blocks have rows");
+        let (a, b, c) = (Table::new(a, rows), Table::new(b, rows), Table::new(c, rows));
+        self.run(rows.div_ceil(height), &|_, task| {
+            let rows = cut(task, height, rows);
+            // SAFETY: each task is called once and has its own rows, so its blocks overlap no others.
+            let (a, b, c) = unsafe { (a.rows(&rows), b.rows(&rows), c.rows(&rows)) };
+            body(rows.start, a, b, c);
+        });
+    }
+
     /// Elements that each worker gets of `scratch` elements: an equal share in whole 128-byte lines, so that workers share
     /// no line where the scratch begins on one.
     #[must_use]
@@ -324,6 +349,39 @@ fn cut(number: usize, part: usize, whole: usize) -> Range<usize> {
 
 fn share(scratch: usize, threads: usize) -> usize {
     scratch / threads / TILE * TILE
+}
+
+/// A table that tasks write row by row.
+struct Table<'a, T> {
+    base: NonNull<T>,
+    rows: usize,
+    width: usize,
+    owner: core::marker::PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: an exclusive slice of elements that may be sent; `rows`'s contract keeps what threads reach through it disjoint.
+unsafe impl<T: Send> Sync for Table<'_, T> {}
+
+impl<'a, T> Table<'a, T> {
+    fn new(table: &'a mut [T], rows: usize) -> Self {
+        let width = table.len().checked_div(rows).unwrap_or(0);
+        assert!(table.len() == rows * width, "whole rows");
+        Self { base: NonNull::from(table).cast(), rows, width, owner: core::marker::PhantomData }
+    }
+
+    /// The elements of these rows.
+    ///
+    /// # Safety
+    /// No two slices that are alive at once overlap.
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn rows(&self, rows: &Range<usize>) -> &mut [T] {
+        assert!(rows.start <= rows.end && rows.end <= self.rows, "rows out of the table");
+        // SAFETY: the rows lie inside the slice by the assertion, and are the caller's alone (contract).
+        unsafe {
+            let first = self.base.add(rows.start * self.width).as_ptr();
+            core::slice::from_raw_parts_mut(first, rows.len() * self.width)
+        }
+    }
 }
 
 /// Scratch shared out among workers.

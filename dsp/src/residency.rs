@@ -33,8 +33,8 @@
 mod protocol;
 mod store;
 
-pub use store::{Issue, MAX_LOAD, Records, Store};
 pub use protocol::{Bank, Counters, Fill, Group, Loaded, Next, Ready, ResidencyError};
+pub use store::{Issue, MAX_LOAD, Records, Store};
 
 use estream_idl::streaming::Schedule;
 use protocol::Phase;

@@ -223,3 +223,26 @@ fn spread_tasks_are_all_tasks_and_neighbours_come_from_one_share() {
         }
     }
 }
+
+#[test]
+fn tables_are_cut_into_the_same_rows_and_every_row_is_seen_once() {
+    for pool in pools() {
+        for (rows, height) in [(0, 3), (1, 1), (7, 2), (64, 5)] {
+            let (mut a, mut b) = (vec![0u16; rows * 3], vec![0u64; rows]);
+            pool.tables(rows, height, (&mut a, &mut b, &mut [0f32; 0]), &|first, a, b, none| {
+                assert!(a.len() == 3 * b.len() && b.len() <= height && none.is_empty());
+                for (row, (a, b)) in a.chunks_exact_mut(3).zip(b).enumerate() {
+                    a.iter_mut().for_each(|a| *a += (first + row) as u16 + 1);
+                    *b += (first + row) as u64 + 1;
+                }
+            });
+            assert!(a.iter().enumerate().all(|(at, &a)| usize::from(a) == at / 3 + 1), "{rows} by {height}");
+            assert!(b.iter().enumerate().all(|(at, &b)| b == at as u64 + 1), "{rows} by {height}");
+        }
+    }
+    let pool = pools().next().expect("a pool");
+    let ragged = catch_unwind(AssertUnwindSafe(|| {
+        pool.tables(2, 1, (&mut [0u8; 3], &mut [0u8; 2], &mut [0u8; 2]), &|_, _, _, _| ());
+    }));
+    assert!(ragged.is_err(), "three elements are no two rows");
+}

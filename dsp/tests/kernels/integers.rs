@@ -25,7 +25,13 @@ fn nearest(x: f32) -> i64 {
     let (x, below) = (f64::from(x), f64::from(x).floor());
     let number = below as i64;
     let odd = i64::from(number % 2 != 0);
-    if x - below > 0.5 { number + 1 } else if x - below < 0.5 { number } else { number + odd }
+    if x - below > 0.5 {
+        number + 1
+    } else if x - below < 0.5 {
+        number
+    } else {
+        number + odd
+    }
 }
 
 /// A matrix and rows, `k` of its inputs.

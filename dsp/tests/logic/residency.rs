@@ -86,7 +86,9 @@ impl Run<'_, '_> {
     /// Whether the schedule lets a group of `layer` be read now, in its own words.
     fn may_fill(&self, layer: usize) -> bool {
         match self.world.schedule {
-            Schedule::OnDemand => layer == self.layer && self.routed && self.banks.iter().all(Option::is_none),
+            Schedule::OnDemand => {
+                layer == self.layer && self.routed && self.banks.iter().all(Option::is_none)
+            }
             Schedule::AfterRouting => layer == self.layer && self.routed,
             Schedule::Early => layer == self.layer,
             Schedule::CrossLayer | Schedule::Resident => true,

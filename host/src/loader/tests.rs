@@ -134,6 +134,7 @@ fn a_read_that_fails_is_a_status_for_the_firmware_and_a_sentence_for_the_user() 
     let disk = Arc::new(Disk { broken_from: Some(16 * PAGE as u64), ..Disk::default() });
     let Bench { arena, loader, .. } = bench(&disk, 1, None);
     let mut consumer = arena.memory().control().unwrap().to_dsp().consumer();
+    loader.begin_pass();
     loader.submitter().submit(load(1, 0, 2, 3)).unwrap();
     loader.submitter().submit(load(2, 2, 2, 20)).unwrap();
     assert_eq!(completions(&mut consumer, 2), [(1, Status::Ok), (2, Status::LoadFailed)]);
@@ -144,6 +145,19 @@ fn a_read_that_fails_is_a_status_for_the_firmware_and_a_sentence_for_the_user() 
     }
     loader.begin_pass();
     assert!(loader.fault().is_none());
+}
+
+#[test]
+fn what_fails_before_the_first_pass_is_told_in_every_pass() {
+    let disk = Arc::new(Disk { broken_from: Some(16 * PAGE as u64), ..Disk::default() });
+    let Bench { arena, loader, .. } = bench(&disk, 1, None);
+    let mut consumer = arena.memory().control().unwrap().to_dsp().consumer();
+    loader.submitter().submit(load(1, 0, 2, 20)).unwrap();
+    assert_eq!(completions(&mut consumer, 1), [(1, Status::LoadFailed)]);
+    for _ in 0..2 {
+        loader.begin_pass();
+        assert_eq!(loader.fault().unwrap().offset, Some(20 * 4096));
+    }
 }
 
 #[test]

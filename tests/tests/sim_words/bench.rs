@@ -199,6 +199,15 @@ impl Bench {
             .expect("a file's mode can be set");
         let simulator =
             Simulator { qemu: wrapper, skel: skel.to_owned(), counts: true, ..self.simulator.clone() };
+        // A script that another test's child has inherited for writing, for the moment before it becomes a program, cannot
+        // be run in that moment.
+        let busy = |error: &Error| error.message.contains("Text file busy");
+        for _ in 0..100 {
+            match Sim::open(&simulator) {
+                Err(error) if busy(&error) => std::thread::sleep(std::time::Duration::from_millis(10)),
+                opened => return Ok(Domain { sim: opened?, log }),
+            }
+        }
         Ok(Domain { sim: Sim::open(&simulator)?, log })
     }
 

@@ -67,9 +67,7 @@ fn environment(directory: &Path) -> Result<PathBuf, String> {
     if !directory.join("lib").exists() {
         command(Command::new("python3").args(["-m", "venv"]).arg(directory))?;
     }
-    command(
-        Command::new(&python).env("CMAKE_ARGS", CMAKE).args(["-m", "pip", "install", "--quiet", PEER]),
-    )?;
+    command(Command::new(&python).env("CMAKE_ARGS", CMAKE).args(["-m", "pip", "install", "--quiet", PEER]))?;
     Ok(python)
 }
 

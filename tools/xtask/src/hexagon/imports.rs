@@ -42,7 +42,11 @@ pub(crate) const ALLOWED: [(&str, Strength, &str); 36] = [
     ("qurt_hvx_get_units", Weak, "comes with qurt_hvx_lock"),
     ("estream_sim_mark", Weak, "a simulator's: nobody provides it on a device"),
     ("estream_sim_mark_thread", Weak, "comes with estream_sim_mark"),
-    ("compute_resource_attr_init", Weak, "a header inline over a weak symbol: without it the kernels are the scalar ones"),
+    (
+        "compute_resource_attr_init",
+        Weak,
+        "a header inline over a weak symbol: without it the kernels are the scalar ones",
+    ),
     ("compute_resource_attr_set_vtcm_param", Weak, "comes with compute_resource_attr_init"),
     ("compute_resource_attr_set_hmx_param", Weak, "comes with compute_resource_attr_init"),
     ("compute_resource_attr_set_cache_mode", Weak, "comes with compute_resource_attr_init"),
