@@ -203,13 +203,11 @@ impl Pass<'_> {
                 let (seen, unseen) = scores.split_at_mut((position + row + 1 - from).min(present));
                 kernels.scale(attention.scale, seen);
                 let max = maxima[row].max(kernels.max(seen));
-                let mut decay = [maxima[row]];
-                if block > 0 {
+                // A maximum that stays decays nothing: exp(0) is exactly 1.
+                if block > 0 && max != maxima[row] {
+                    let mut decay = [maxima[row]];
                     kernels.exp_sum(&mut decay, max);
-                    for strip in 0..value_width / TILE {
-                        let columns = strip * TILE..(strip + 1) * TILE;
-                        kernels.scale(decay[0], out.part(row..row + 1, columns).row(0));
-                    }
+                    kernels.scale(decay[0], out.row(row));
                     sums[row] *= decay[0];
                 }
                 sums[row] += kernels.exp_sum(seen, max);

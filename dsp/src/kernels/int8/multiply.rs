@@ -78,6 +78,7 @@ fn rows<D: Dot<QUAD>, const QUAD: usize, const SUBS: usize, const MIN: bool>(
         let mut row = 0;
         while row < rows {
             row += match (D::ROWS, rows - row) {
+                (4, 4..) => block::<D, QUAD, 4, 2, SUBS, MIN>(d, operands, out, ahead, row, 0),
                 (6, 6..) => block::<D, QUAD, 6, 2, SUBS, MIN>(d, operands, out, ahead, row, 0),
                 (_, 2..) => block::<D, QUAD, 2, 2, SUBS, MIN>(d, operands, out, ahead, row, 0),
                 _ => block::<D, QUAD, 1, 2, SUBS, MIN>(d, operands, out, ahead, row, 0),

@@ -97,8 +97,9 @@ impl Dot<8> for Vnni512<2> {
     /// High digits, low digits.
     type Sums = [__m512i; 2];
     const MOST: i32 = TWO_DIGITS;
-    /// Twenty-four sums, two vectors of codes; chains wait in the stack meanwhile.
-    const ROWS: usize = 6;
+    /// Sixteen sums, eight chains, two vectors of codes: with six rows chains would go to the stack and back every block,
+    /// which costs more than loading codes more often.
+    const ROWS: usize = 4;
     const VECTORS: usize = 2;
 
     #[inline(always)]
@@ -125,6 +126,7 @@ impl Dot<8> for Vnni512<2> {
 impl Dot<4> for Vnni512<1> {
     type Sums = __m512i;
     const MOST: i32 = ONE_DIGIT;
+    /// Twelve sums, twelve chains, two vectors of codes.
     const ROWS: usize = 6;
     const VECTORS: usize = 2;
 
