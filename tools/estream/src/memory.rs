@@ -78,6 +78,12 @@ pub fn measured_peak() -> Option<u64> {
     status_field("VmHWM:")
 }
 
+/// Bytes that the machine could give to a new program, where the kernel says.
+#[must_use]
+pub fn available() -> Option<u64> {
+    parse_field(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
+}
+
 fn status_field(name: &str) -> Option<u64> {
     parse_field(&std::fs::read_to_string("/proc/self/status").ok()?, name)
 }

@@ -3,7 +3,7 @@
 //! The figures are printed as rows for `docs/measured.md`; whoever runs this on a quiet machine pastes them there with
 //! the machine's name. Nothing is written into the tree.
 
-use crate::steps::{Steps, cargo, output, run as command};
+use crate::steps::{Steps, cargo, number, output, run as command};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -74,27 +74,4 @@ fn row(json: &str, arena: &str, threads: &str, process: Duration) -> Result<Stri
         mebibytes("measured_peak_bytes")?,
         mebibytes("bytes")?,
     ))
-}
-
-/// The number behind a key that occurs once in a report: enough of JSON for a program of ours.
-fn number(json: &str, key: &str) -> Option<f64> {
-    let (_, rest) = json.split_once(&format!("\"{key}\":"))?;
-    let rest = rest.trim_start();
-    let end =
-        rest.find(|c: char| !matches!(c, '0'..='9' | '.' | '-' | '+' | 'e' | 'E')).unwrap_or(rest.len());
-    rest[..end].parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_found_by_their_whole_key() {
-        let json = r#"{"time":{"prefill_ms": 12.5},"io":{"bytes":7},"memory":{"measured_peak_bytes":3,"peak_bytes":2}}"#;
-        assert_eq!(number(json, "prefill_ms"), Some(12.5));
-        assert_eq!(number(json, "bytes"), Some(7.0));
-        assert_eq!(number(json, "peak_bytes"), Some(2.0));
-        assert_eq!(number(json, "total_ms"), None);
-    }
 }

@@ -3,7 +3,7 @@
 //! What is compared and how stands in `tools/xtask/peers/compare.py`: the peer is a Python package, so its driver is one
 //! too. Here the environment is made, with the package built for this processor, and our program.
 
-use crate::steps::{cargo, output, run as command};
+use crate::steps::{cargo, number, output, run as command};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -69,22 +69,4 @@ fn environment(directory: &Path) -> Result<PathBuf, String> {
     }
     command(Command::new(&python).env("CMAKE_ARGS", CMAKE).args(["-m", "pip", "install", "--quiet", PEER]))?;
     Ok(python)
-}
-
-/// The whole number behind a key of a report.
-fn number(json: &str, key: &str) -> Option<u64> {
-    let (_, rest) = json.split_once(&format!("\"{key}\":"))?;
-    let rest = rest.trim_start();
-    rest[..rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())].parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_whole_number_is_found_by_its_key() {
-        assert_eq!(number(r#"{"vocab": 50304, "width":2}"#, "vocab"), Some(50304));
-        assert_eq!(number(r#"{"vocab_size":1}"#, "vocab"), None);
-    }
 }

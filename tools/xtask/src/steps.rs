@@ -88,3 +88,28 @@ impl Steps {
         println!("{:<12} {:>8.1}", "all", self.begun.elapsed().as_secs_f64());
     }
 }
+
+/// The number behind a key that occurs once in a report: enough of JSON for a program of ours.
+pub(crate) fn number(json: &str, key: &str) -> Option<f64> {
+    let (_, rest) = json.split_once(&format!("\"{key}\":"))?;
+    let rest = rest.trim_start();
+    let end =
+        rest.find(|c: char| !matches!(c, '0'..='9' | '.' | '-' | '+' | 'e' | 'E')).unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_by_their_whole_key() {
+        let json = r#"{"time":{"prefill_ms": 12.5},"io":{"bytes":7},"memory":{"measured_peak_bytes":3,"peak_bytes":2}}"#;
+        assert_eq!(number(json, "prefill_ms"), Some(12.5));
+        assert_eq!(number(json, "bytes"), Some(7.0));
+        assert_eq!(number(json, "peak_bytes"), Some(2.0));
+        assert_eq!(number(json, "total_ms"), None);
+        assert_eq!(number(r#"{"vocab": 50304, "width":2}"#, "vocab"), Some(50304.0));
+        assert_eq!(number(r#"{"vocab_size":1}"#, "vocab"), None);
+    }
+}

@@ -3,6 +3,7 @@
 use super::{Cold, median};
 use crate::cli::Bench;
 use crate::interrupt::Interrupt;
+use estream::memory::available;
 use estream::{Error, Exit, Result};
 use serde::Deserialize;
 use std::fs::File;
@@ -145,11 +146,4 @@ fn lowest_available(child: &mut Child, before: Option<u64>, interrupt: &Interrup
         std::thread::sleep(PAUSE);
     }
     Some(least)
-}
-
-/// Bytes that the kernel could give to a new program.
-fn available() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim_end().parse::<u64>().ok()?.checked_mul(1024)
 }
