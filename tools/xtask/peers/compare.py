@@ -21,6 +21,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 SEARCH_PROMPTS = [512, 1024]
+# Tokens that warm a process of the peer before its first run that counts.
+WARM = 128
 
 
 def available():
@@ -96,7 +98,7 @@ def search(peer, threads):
         if count != threads and (flash or ubatch != 512):
             continue
         setting = dict(repack=repack, flash=flash, ubatch=ubatch, threads=count, load="mmap")
-        answer, seconds, drop = peer.run(setting, SEARCH_PROMPTS, 2, 1)
+        answer, seconds, drop = peer.run(setting, SEARCH_PROMPTS, 1, WARM)
         if answer is None:
             print(f"- {name(setting)}: {seconds}")
             continue
@@ -115,11 +117,12 @@ def warm(peer, ours, setting, prompts, turns, variants):
     print("|---|---|" + "---|---|" * len(variants))
     for count in prompts:
         theirs, mine = [], [[] for _ in variants]
+        runs = 2 if count <= 512 else 1
         for _ in range(turns):
-            answer, reason, _ = peer.run(setting, [count], 2, 1)
+            answer, reason, _ = peer.run(setting, [count], runs, WARM)
             theirs.append(count / min(answer["rows"][0]["seconds"]) if answer else float("nan"))
             for values, (_, extra) in zip(mine, variants):
-                answer, reason, _ = ours.bench([count], 2, extra)
+                answer, reason, _ = ours.bench([count], runs, extra)
                 if answer is None:
                     raise SystemExit(f"estream bench: {reason}")
                 values.append(answer["rows"][0]["warm"]["tokens_per_second"])
