@@ -19,6 +19,7 @@ mod arena;
 mod batch;
 mod cancel;
 mod error;
+mod identity;
 #[allow(unsafe_code)]
 mod link;
 mod loader;
@@ -44,7 +45,7 @@ pub use arena::PageKind;
 pub use batch::{Output, Request, RowSink};
 pub use cancel::Canceller;
 pub use error::{Error, Exit};
-pub use pack::Pack;
+pub use pack::{MERGE_BYTES, Pack};
 pub use probe::IoMode;
 pub use rate::{FileRange, time_reads};
 pub use report::{IoReport, MemoryReport, Outcome, ReadSpan, Report, Top};

@@ -123,6 +123,14 @@ impl Buffer {
         Mapping::private_huge(bytes).or_else(|_| map(bytes, None)).map(Self)
     }
 
+    /// `bytes` zeros on small pages, whatever the system prefers: what large ones gain is measured against it.
+    pub(crate) fn on_small_pages(bytes: usize) -> Result<Self, Errno> {
+        let mapping = map(bytes, None)?;
+        // A kernel without large pages knows no such advice and needs none.
+        let _ = mapping.advise(0, bytes, Advice::LinuxNoHugepage);
+        Ok(Self(mapping))
+    }
+
     /// The bytes.
     pub(crate) const fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: the mapping is private to this value, initialised, and borrowed exclusively.

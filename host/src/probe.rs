@@ -69,7 +69,7 @@ fn deliver(direct: &dyn ReadAt, cached: &dyn ReadAt) -> Result<(), String> {
 mod tests {
     use super::*;
     use rustix::io::Errno;
-    use std::io;
+    use std::io::{self, IoSliceMut};
 
     enum Disk {
         Honest,
@@ -80,7 +80,8 @@ mod tests {
     }
 
     impl ReadAt for Disk {
-        fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        fn read_vectored_at(&self, into: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+            let into = &mut into[0];
             let page: Vec<u8> = (0..into.len()).map(|i| (i as u64 + offset) as u8).collect();
             match self {
                 Self::Honest => into.copy_from_slice(&page),

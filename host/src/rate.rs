@@ -1,8 +1,9 @@
 //! How fast ranges of a pack come in with so many reads in flight: what the tuner asks of the storage.
 //!
-//! The reads are those of a session: the same descriptors, whole ranges, into memory on large pages. Checksums are left
-//! out, since they are the processor's work and not the storage's.
+//! The reads are those of a session: the same descriptors, whole ranges, into memory on large pages (or on small ones, to
+//! show what the large ones gain). Checksums are left out, since they are the processor's work and not the storage's.
 
+use crate::arena::PageKind;
 use crate::mapping::Buffer;
 use crate::pack::unreadable;
 use crate::{Error, Pack};
@@ -14,17 +15,22 @@ use std::time::{Duration, Instant};
 /// A range of a pack: byte offset and bytes, whole pages both.
 pub type FileRange = (u64, usize);
 
-/// Reads `ranges` in their order with `depth` of them in flight, and tells how long it took.
+/// Reads `ranges` in their order with `depth` of them in flight, and tells how long it took. Where `pages` are not
+/// [`PageKind::Small`], memory is on the largest pages that the system gives.
 ///
 /// # Errors
 /// When a range cannot be read, or there is no memory for it.
-pub fn time_reads(pack: &Pack, ranges: &[FileRange], depth: u32) -> Result<Duration, Error> {
+pub fn time_reads(pack: &Pack, ranges: &[FileRange], depth: u32, pages: PageKind) -> Result<Duration, Error> {
     let readers = (depth.max(1) as usize).min(ranges.len().max(1));
     let largest = ranges.iter().map(|&(_, bytes)| bytes).max().unwrap_or(0);
     let (next, start) = (AtomicUsize::new(0), Barrier::new(readers + 1));
     thread::scope(|scope| {
         let read = || {
-            let memory = Buffer::new(largest).map(|mut buffer| {
+            let memory = match pages {
+                PageKind::Small => Buffer::on_small_pages(largest),
+                PageKind::Huge | PageKind::Thp => Buffer::new(largest),
+            };
+            let memory = memory.map(|mut buffer| {
                 // The pages are there before the clock runs.
                 buffer.bytes().fill(1);
                 buffer

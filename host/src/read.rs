@@ -4,6 +4,10 @@
 //! the last whole block, and where a read ends inside its first block that block is taken from the page cache through
 //! the second descriptor: the bytes are the same, and progress is certain even on a file system that never fills a
 //! request. The seam [`ReadAt`] is where tests put a disk that misbehaves.
+//!
+//! Ranges that lie end to end in the file and apart in memory are asked for as one request ([`Reader::fill_parts`]). What
+//! such a request does not deliver, for whatever reason, is read again part by part: so each part has an outcome of its
+//! own, and no error of one is told of another.
 
 use estream_idl::address::PAGE;
 use rustix::fs::{Mode, OFlags};
@@ -14,13 +18,18 @@ use std::path::Path;
 
 /// One positioned read, which may be short, interrupted or refused.
 pub(crate) trait ReadAt: Send + Sync {
+    /// Bytes read from `offset` into `into`, slice after slice from the front; 0 at the end of the file.
+    fn read_vectored_at(&self, into: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize>;
+
     /// Bytes read into the front of `into` from `offset`; 0 at the end of the file.
-    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.read_vectored_at(&mut [IoSliceMut::new(into)], offset)
+    }
 }
 
 impl ReadAt for File {
-    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        Ok(rustix::io::preadv(self, &mut [IoSliceMut::new(into)], offset)?)
+    fn read_vectored_at(&self, into: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+        Ok(rustix::io::preadv(self, into, offset)?)
     }
 }
 
@@ -57,6 +66,27 @@ impl Reader {
             }
         }
         Ok(())
+    }
+
+    /// Fills `parts`, each page-aligned, with the bytes from the page-aligned `offset` on, one part after the other, by
+    /// one request where the system answers it whole. The outcomes of the parts, in their order.
+    pub(crate) fn fill_parts(&self, parts: &mut [&mut [u8]], offset: u64) -> Vec<io::Result<()>> {
+        let mut given = 0;
+        if parts.len() > 1 {
+            let source = self.direct.as_ref().unwrap_or(&self.cached);
+            let mut slices: Vec<_> = parts.iter_mut().map(|part| IoSliceMut::new(part)).collect();
+            // An error here is met again, and told, by the part that it belongs to.
+            given = source.read_vectored_at(&mut slices, offset).unwrap_or(0);
+        }
+        let mut at = offset;
+        let fill = |part: &mut &mut [u8]| {
+            let whole = given.min(part.len()) / PAGE * PAGE;
+            let filled = self.fill(&mut part[whole..], at + whole as u64);
+            given -= given.min(part.len());
+            at += part.len() as u64;
+            filled
+        };
+        parts.iter_mut().map(fill).collect()
     }
 
     /// Fills `into` from any offset through the page cache.
@@ -103,7 +133,7 @@ mod tests {
         data: Vec<u8>,
         aligned: bool,
         script: Mutex<Vec<Answer>>,
-        calls: Mutex<Vec<(u64, usize)>>,
+        calls: Mutex<Vec<Call>>,
     }
 
     #[derive(Clone, Copy)]
@@ -114,9 +144,11 @@ mod tests {
     }
 
     impl ReadAt for std::sync::Arc<Scripted> {
-        fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-            self.calls.lock().unwrap().push((offset, into.len()));
-            if self.aligned && !(offset.is_multiple_of(4096) && into.len().is_multiple_of(4096)) {
+        fn read_vectored_at(&self, into: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+            let length: usize = into.iter().map(|slice| slice.len()).sum();
+            self.calls.lock().unwrap().push((offset, length));
+            let aligned = into.iter().all(|slice| slice.len().is_multiple_of(4096));
+            if self.aligned && !(offset.is_multiple_of(4096) && aligned) {
                 return Err(Errno::INVAL.into());
             }
             let mut script = self.script.lock().unwrap();
@@ -128,11 +160,19 @@ mod tests {
                 Some(Answer::Io) => return Err(Errno::IO.into()),
                 None => usize::MAX,
             };
-            let read = wanted.min(into.len()).min(rest.len());
-            into[..read].copy_from_slice(&rest[..read]);
+            let read = wanted.min(length).min(rest.len());
+            let mut left = &rest[..read];
+            for slice in into {
+                let (here, after) = left.split_at(left.len().min(slice.len()));
+                slice[..here.len()].copy_from_slice(here);
+                left = after;
+            }
             Ok(read)
         }
     }
+
+    /// Offset and length of a call.
+    type Call = (u64, usize);
 
     fn disk(aligned: bool, script: &[Answer]) -> std::sync::Arc<Scripted> {
         let data = (0..16 * PAGE).map(|i| (i * 7 + i / 251) as u8).collect();
@@ -140,7 +180,7 @@ mod tests {
         std::sync::Arc::new(Scripted { data, aligned, script, calls })
     }
 
-    fn read(direct: &[Answer], cached: &[Answer]) -> (io::Result<Vec<u8>>, Vec<(u64, usize)>) {
+    fn read(direct: &[Answer], cached: &[Answer]) -> (io::Result<Vec<u8>>, Vec<Call>) {
         let (fast, slow) = (disk(true, direct), disk(false, cached));
         let reader = Reader::new(Some(Box::new(fast.clone())), Box::new(slow));
         let mut buffer = Buffer::new(8 * PAGE).unwrap();
@@ -181,5 +221,39 @@ mod tests {
         let mut buffer = Buffer::new(2 * PAGE).unwrap();
         let error = reader.fill(buffer.bytes(), 15 * PAGE as u64).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn parts_come_by_one_request_and_what_it_leaves_comes_part_by_part() {
+        use Answer::{Interrupted, Io, Short};
+        // Three parts of 2, 1 and 3 pages from page 2 on: the request for all, then those that are not whole.
+        let whole = (2 * PAGE as u64, 6 * PAGE);
+        let part = |first: usize, pages: usize| ((first * PAGE) as u64, pages * PAGE);
+        let cases: [(&[Answer], Vec<Call>); 5] = [
+            (&[], vec![whole]),
+            (&[Short(2 * PAGE)], vec![whole, part(4, 1), part(5, 3)]),
+            (&[Short(PAGE + 7)], vec![whole, part(3, 1), part(4, 1), part(5, 3)]),
+            (&[Short(4 * PAGE)], vec![whole, part(6, 2)]),
+            (&[Interrupted], vec![whole, part(2, 2), part(4, 1), part(5, 3)]),
+        ];
+        let read = |script: &[Answer]| {
+            let fast = disk(true, script);
+            let reader = Reader::new(Some(Box::new(fast.clone())), Box::new(disk(false, &[])));
+            let mut buffers = [2, 1, 3].map(|pages| Buffer::new(pages * PAGE).unwrap());
+            let mut parts: Vec<&mut [u8]> = buffers.iter_mut().map(Buffer::bytes).collect();
+            let outcomes = reader.fill_parts(&mut parts, 2 * PAGE as u64);
+            let calls = fast.calls.lock().unwrap().clone();
+            (outcomes, parts.concat(), calls)
+        };
+        for (script, expected) in cases {
+            let (outcomes, bytes, calls) = read(script);
+            assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+            assert_eq!(bytes, &disk(false, &[]).data[2 * PAGE..8 * PAGE]);
+            assert_eq!(calls, expected);
+        }
+        // The disk fails in the second part: the others are whole.
+        let (outcomes, bytes, _) = read(&[Short(2 * PAGE), Io]);
+        assert_eq!(outcomes.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
+        assert_eq!(bytes[3 * PAGE..], disk(false, &[]).data[5 * PAGE..8 * PAGE]);
     }
 }

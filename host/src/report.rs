@@ -137,6 +137,8 @@ pub struct IoReport {
     pub bytes: u64,
     /// Loads of the pass.
     pub reads: u64,
+    /// Requests that these were made to the system with: adjacent loads share one.
+    pub requests: u64,
     /// Bytes since the session opened, the dense weights among them.
     pub session_bytes: u64,
     /// Loads since the session opened.
@@ -154,6 +156,8 @@ pub struct ReadSpan {
     pub pages: u32,
     /// Byte offset in the pack.
     pub file: u64,
+    /// The reader that brought it, from 0. Loads that it brought with one request have the same times.
+    pub reader: u32,
     /// Nanoseconds of the monotonic clock when a reader took the load.
     pub begin_ns: u64,
     /// Nanoseconds of the monotonic clock when its bytes were in (and checked, where they are).

@@ -222,7 +222,7 @@ impl Session {
             return Err(Error::runtime("sink", format!("the rows of logits were not taken: {error}")));
         }
         self.verdict(refusal, loader)?;
-        if let Some(error) = loader.unchecked() {
+        if let Some(error) = loader.unchecked().or_else(|| loader.changed()) {
             return Err(error);
         }
 

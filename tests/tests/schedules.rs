@@ -89,6 +89,8 @@ fn modes() -> Vec<(&'static str, Options)> {
             "dense streamed, experts resident",
             small().dense(DenseWeights::Streamed).schedule(Schedule::Resident),
         ),
+        ("requests kept apart", small().arena(Arena::Group(1, Some(Banks::Count(8)))).depth(1).merge(0)),
+        ("requests merged", small().arena(Arena::Group(1, Some(Banks::Count(8)))).depth(1).merge(1 << 30)),
         ("one bank, no gaps", small().arena(Arena::Group(4, Some(Banks::Count(1)))).gap(0)),
     ]);
     modes
@@ -160,6 +162,41 @@ fn reads_happen_when_the_schedule_says() {
         let (_, pass) = run(&pack, &ids[..2], single);
         let speculates = matches!(schedule, Schedule::Early | Schedule::CrossLayer);
         assert_eq!(pass.report.speculative > 0, speculates, "{name}: {}", pass.report.speculative);
+    }
+}
+
+#[test]
+fn adjacent_groups_and_records_share_requests_where_that_is_wanted() {
+    let folder = fixture::folder(env!("CARGO_TARGET_TMPDIR"));
+    let golden = fixture::own();
+    let pack = fixture::pack(&golden.gguf, folder.path(), None);
+    let model = Model::read(&pack).expect("a pack");
+    let ids = &golden.prompts[0].ids[..64];
+    // One reader and many banks, so that loads wait for it; whole groups, and parts of them.
+    let options = || Options::new().arena(Arena::Group(1, Some(Banks::Count(12)))).depth(1).threads(1);
+    let parts =
+        || options().arena(Arena::Group(8, Some(Banks::Count(4)))).schedule(Schedule::AfterRouting).gap(0);
+    for (what, options) in [("groups", options()), ("records", parts())] {
+        let (apart, passed) = run(&pack, ids, options.clone().merge(0));
+        assert_eq!(passed.io.requests, passed.io.reads, "{what}");
+        let bytes = passed.io.bytes;
+        let (two, passed) = run(&pack, ids, options.clone().merge(2 * model.record_bytes));
+        let (all, merged) = run(&pack, ids, options.merge(1 << 30));
+        assert_eq!((passed.io.bytes, merged.io.bytes), (bytes, bytes), "{what}: the same bytes are read");
+        assert_eq!((&apart, &apart), (&two, &all), "{what}");
+        println!(
+            "{what}: {} reads by {} requests, {} by pairs",
+            merged.io.reads, merged.io.requests, passed.io.requests
+        );
+        assert!(merged.io.requests < merged.io.reads, "{what}: nothing was merged");
+        // Loads of one request begin together, and make up no more than was allowed.
+        let mut requests = std::collections::BTreeMap::<_, u64>::new();
+        for read in passed.reads.iter().filter(|read| read.segment == Segment::Arena) {
+            *requests.entry((read.reader, read.begin_ns)).or_default() += u64::from(read.pages) * 4096;
+        }
+        // A load that is larger than the bound goes alone.
+        let largest = passed.reads.iter().map(|read| u64::from(read.pages) * 4096).max().unwrap_or(0);
+        assert!(requests.values().all(|&bytes| bytes <= largest.max(2 * model.record_bytes)), "{what}");
     }
 }
 

@@ -6,7 +6,7 @@ use estream_idl::address::{PAGE, SegmentPages};
 use estream_idl::control::CONTROL_PAGES;
 use estream_idl::pack::{ChecksumHeader, ExtentSum, Header, Range};
 use estream_idl::ring::Consumer;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes as _;
@@ -25,25 +25,28 @@ struct Disk {
     most: AtomicUsize,
     started: Mutex<Vec<u64>>,
     broken_from: Option<u64>,
+    deadly: Option<u64>,
     flipped: Option<usize>,
     nap: Duration,
 }
 
 impl ReadAt for Arc<Disk> {
-    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+    fn read_vectored_at(&self, into: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
         self.started.lock().unwrap().push(offset);
         let now = self.reading.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
         thread::sleep(self.nap);
         self.reading.fetch_sub(1, Ordering::SeqCst);
-        if self.broken_from.is_some_and(|from| offset >= from) {
+        let end = offset + into.iter().map(|slice| slice.len() as u64).sum::<u64>();
+        assert!(self.deadly.is_none_or(|at| !(offset..end).contains(&at)), "the disk that kills its readers");
+        if self.broken_from.is_some_and(|from| end > from) {
             return Err(rustix::io::Errno::IO.into());
         }
-        for (number, byte_read) in into.iter_mut().enumerate() {
-            let at = offset as usize + number;
+        let bytes = into.iter_mut().flat_map(|slice| slice.iter_mut());
+        for (at, byte_read) in (offset as usize..).zip(bytes) {
             *byte_read = byte(at) ^ u8::from(self.flipped == Some(at));
         }
-        Ok(into.len())
+        Ok((end - offset) as usize)
     }
 }
 
@@ -54,12 +57,18 @@ struct Bench {
 }
 
 fn bench(disk: &Arc<Disk>, depth: u32, sums: Option<Sums>) -> Bench {
+    merging(disk, depth, sums, 0)
+}
+
+/// A loader that merges adjacent loads up to `merge_bytes`.
+fn merging(disk: &Arc<Disk>, depth: u32, sums: Option<Sums>, merge_bytes: u64) -> Bench {
     let arena = Arena::make(SegmentPages([CONTROL_PAGES, 1, 16, 4, 64]), false).unwrap();
     let outbox = Arc::new(Outbox::new(arena.clone()).unwrap());
     let failure = Arc::new(FirstError::default());
     let reader = Reader::new(Some(Box::new(disk.clone())), Box::new(disk.clone()));
     let file_bytes = (FILE_PAGES * PAGE) as u64;
-    let source = Source { path: Path::new("synthetic.estream").into(), reader, sums, file_bytes };
+    let path = Path::new("synthetic.estream").into();
+    let source = Source { path, reader, sums, identity: None, merge_bytes, file_bytes };
     let loader = Loader::start(source, depth, &arena, &outbox, &failure).unwrap();
     Bench { arena, loader, failure }
 }
@@ -116,6 +125,70 @@ fn loads_land_whole_in_their_places_and_never_more_than_q_at_once() {
         assert!(spans.iter().all(|span| span.begin_ns <= span.end_ns));
         failure.check().unwrap();
     }
+}
+
+#[test]
+fn adjacent_loads_come_by_fewer_requests_each_in_its_own_place() {
+    let disk = Arc::new(Disk { nap: Duration::from_millis(20), ..Disk::default() });
+    let Bench { arena, loader, .. } = merging(&disk, 1, None, 8 * PAGE as u64);
+    // End to end in the file from page 1 on, the other way round in memory. While the first is read, the others queue.
+    for n in 0..12 {
+        loader.submitter().submit(load(n, 3 * (11 - n), 3, u64::from(1 + 3 * n))).unwrap();
+    }
+    let memory = arena.memory();
+    let mut consumer = memory.control().unwrap().to_dsp().consumer();
+    let seen = completions(&mut consumer, 12);
+    assert_eq!(seen, (0..12).map(|n| (n, Status::Ok)).collect::<Vec<_>>(), "in the firmware's order");
+    let words = memory.words(Segment::Arena);
+    for n in 0..12usize {
+        for at in (0..3 * PAGE).step_by(64) {
+            let file = (1 + 3 * n) * PAGE + at;
+            let expected = u32::from_le_bytes([byte(file), byte(file + 1), byte(file + 2), byte(file + 3)]);
+            assert_eq!(words[(3 * (11 - n) * PAGE + at) / 4].load(Ordering::Relaxed), expected);
+        }
+    }
+    let (io, spans) = loader.take_reads();
+    assert_eq!((io.reads, io.bytes), (12, 36 * PAGE as u64));
+    // Two loads of three pages fit into eight; the first may have been taken alone.
+    assert_eq!(io.requests, disk.started.lock().unwrap().len() as u64);
+    assert!((6..=7).contains(&io.requests), "{}", io.requests);
+    assert!(spans.iter().all(|span| span.reader == 0));
+}
+
+#[test]
+fn of_loads_that_share_a_request_only_the_broken_one_fails() {
+    let disk = Arc::new(Disk {
+        broken_from: Some(9 * PAGE as u64),
+        nap: Duration::from_millis(20),
+        ..Disk::default()
+    });
+    let Bench { arena, loader, .. } = merging(&disk, 1, None, 64 * PAGE as u64);
+    let mut consumer = arena.memory().control().unwrap().to_dsp().consumer();
+    loader.begin_pass();
+    for n in 0..4 {
+        loader.submitter().submit(load(n, 3 * n, 3, u64::from(3 * n))).unwrap();
+    }
+    let failed = |n| if n == 3 { Status::LoadFailed } else { Status::Ok };
+    assert_eq!(completions(&mut consumer, 4), (0..4).map(|n| (n, failed(n))).collect::<Vec<_>>());
+    let error = loader.fault().unwrap();
+    assert_eq!(error.offset, Some(9 * 4096));
+    assert!(error.message.contains("synthetic.estream: bytes 36864..49152 cannot be read"), "{error}");
+}
+
+#[test]
+fn a_reader_that_panics_ends_the_session_and_says_at_what_and_all_loads_are_answered() {
+    let disk = Arc::new(Disk { deadly: Some(20 * PAGE as u64), ..Disk::default() });
+    let Bench { arena, loader, failure } = bench(&disk, 1, None);
+    let mut consumer = arena.memory().control().unwrap().to_dsp().consumer();
+    loader.begin_pass();
+    loader.submitter().submit(load(1, 0, 2, 20)).unwrap();
+    loader.submitter().submit(load(2, 2, 2, 3)).unwrap();
+    assert_eq!(completions(&mut consumer, 2), [(1, Status::LoadFailed), (2, Status::Ok)]);
+    for error in [failure.check().unwrap_err(), loader.fault().unwrap()] {
+        assert_eq!((error.code, error.offset, error.exit), ("reader", Some(20 * 4096), Exit::Runtime));
+        assert!(error.message.contains("synthetic.estream: bytes 81920..90112 were being read"), "{error}");
+    }
+    assert_eq!(loader.pending(), 0);
 }
 
 #[test]

@@ -1,5 +1,7 @@
-//! The interposed calls. Each finds the next definition of its own name, calls it, and records what concerns the file.
+//! The interposed calls. Each finds the next definition of its own name, calls it (unless a fault is wanted), and records
+//! what concerns the file.
 
+use crate::faults;
 use libc::{c_char, c_int, c_void, dev_t, ino_t, iovec, off_t, size_t, ssize_t};
 use std::ffi::{CStr, CString};
 use std::io::Write;
@@ -39,15 +41,21 @@ fn identity(stat: impl Fn(*mut libc::stat) -> c_int) -> Option<(dev_t, ino_t)> {
     (stat(&raw mut status) == 0).then_some((status.st_dev, status.st_ino))
 }
 
+/// Whether `fd` is the watched file.
+pub(crate) fn watched(fd: c_int) -> bool {
+    let found = identity(|status| {
+        // SAFETY: the status is valid for writes; any descriptor number may be asked.
+        unsafe { libc::fstat(fd, status) }
+    });
+    watch().is_some_and(|watch| found == Some((watch.device, watch.inode)))
+}
+
 /// Writes a line if `fd` is the watched file. `errno` is left as it was, since the caller reads the real call's.
 fn record(call: &str, fd: c_int, offset: off_t, length: size_t, address: *const c_void, result: ssize_t) {
     // SAFETY: the pointer to errno is valid for this thread.
     let errno = unsafe { *libc::__errno_location() };
     if let Some(watch) = watch()
-        && identity(|status| {
-            // SAFETY: the status is valid for writes; any descriptor number may be asked.
-            unsafe { libc::fstat(fd, status) }
-        }) == Some((watch.device, watch.inode))
+        && watched(fd)
     {
         // SAFETY: F_GETFL takes no argument.
         let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
@@ -74,9 +82,10 @@ fn next(name: &CStr) -> *mut c_void {
     found
 }
 
-/// Defines a wrapper: its symbol, its C type, and what it records of its arguments and result.
+/// Defines a wrapper: its symbol, its C type, what the call goes through, and what it records of its arguments and result.
 macro_rules! interpose {
-    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty = |$outcome:ident| $record:expr;)+) => {$(
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty =
+        |$call:ident| $through:expr, |$outcome:ident| $record:expr;)+) => {$(
         /// Calls the function of this name in libc and records the call.
         ///
         /// # Safety
@@ -92,22 +101,31 @@ macro_rules! interpose {
             // SAFETY: libc's function of this name has this type.
             let function: Function = unsafe { std::mem::transmute(found as *mut c_void) };
             // SAFETY: the caller's contract is libc's.
-            let $outcome = unsafe { function($($argument),*) };
+            let $call = || unsafe { function($($argument),*) };
+            let $outcome = $through;
             $record;
             $outcome
         }
     )+};
 }
 
-/// Records each piece of a vector read as a call of its own, `result` being that of the whole.
+/// Bytes of a vector of pieces.
+fn total(pieces: *const iovec, count: c_int) -> usize {
+    // SAFETY: the caller hands over `count` readable pieces, as the system call wants them.
+    (0..usize::try_from(count).unwrap_or(0)).map(|index| unsafe { pieces.add(index).read() }.iov_len).sum()
+}
+
+/// Records each piece of a vector read as a call of its own, with its share of the result: pieces are filled in order.
 fn record_vector(call: &str, fd: c_int, pieces: *const iovec, count: c_int, offset: off_t, result: ssize_t) {
-    let mut at = offset;
+    let (mut at, mut left) = (offset, result);
     for index in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: the kernel has just accepted or refused these `count` pieces; a refused vector has a count below 1
         // or readable pieces of bad contents, which are not followed.
         let piece = unsafe { pieces.add(index).read() };
-        record(call, fd, at, piece.iov_len, piece.iov_base, result);
+        let share = left.min(piece.iov_len.cast_signed());
+        record(call, fd, at, piece.iov_len, piece.iov_base, share);
         at += piece.iov_len as off_t;
+        left -= share.max(0);
     }
 }
 
@@ -120,23 +138,37 @@ fn begun(fd: c_int, result: ssize_t) -> off_t {
 
 interpose! {
     pread(fd: c_int, to: *mut c_void, length: size_t, offset: off_t) -> ssize_t =
-        |result| record("pread", fd, offset, length, to, result);
+        |call| faults::read(fd, offset, length, call), |result| record("pread", fd, offset, length, to, result);
     pread64(fd: c_int, to: *mut c_void, length: size_t, offset: off_t) -> ssize_t =
-        |result| record("pread", fd, offset, length, to, result);
+        |call| faults::read(fd, offset, length, call), |result| record("pread", fd, offset, length, to, result);
     preadv(fd: c_int, pieces: *const iovec, count: c_int, offset: off_t) -> ssize_t =
+        |call| faults::read(fd, offset, total(pieces, count), call),
         |result| record_vector("preadv", fd, pieces, count, offset, result);
     preadv64(fd: c_int, pieces: *const iovec, count: c_int, offset: off_t) -> ssize_t =
+        |call| faults::read(fd, offset, total(pieces, count), call),
         |result| record_vector("preadv", fd, pieces, count, offset, result);
     preadv2(fd: c_int, pieces: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t =
+        |call| faults::read(fd, offset, total(pieces, count), call),
         |result| record_vector("preadv", fd, pieces, count, offset, result);
     preadv64v2(fd: c_int, pieces: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t =
+        |call| faults::read(fd, offset, total(pieces, count), call),
         |result| record_vector("preadv", fd, pieces, count, offset, result);
     read(fd: c_int, to: *mut c_void, length: size_t) -> ssize_t =
-        |result| record("read", fd, begun(fd, result), length, to, result);
+        |call| call(), |result| record("read", fd, begun(fd, result), length, to, result);
     readv(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t =
-        |result| record_vector("read", fd, pieces, count, begun(fd, result), result);
+        |call| call(), |result| record_vector("read", fd, pieces, count, begun(fd, result), result);
     mmap(at: *mut c_void, length: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void =
-        |mapped| record("mmap", fd, offset, length, mapped, 0);
+        |call| call(), |mapped| record("mmap", fd, offset, length, mapped, 0);
     mmap64(at: *mut c_void, length: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void =
-        |mapped| record("mmap", fd, offset, length, mapped, 0);
+        |call| call(), |mapped| record("mmap", fd, offset, length, mapped, 0);
+    pwrite(fd: c_int, from: *const c_void, length: size_t, offset: off_t) -> ssize_t =
+        |call| faults::write(length, call), |result| record("pwrite", fd, offset, length, from, result);
+    pwrite64(fd: c_int, from: *const c_void, length: size_t, offset: off_t) -> ssize_t =
+        |call| faults::write(length, call), |result| record("pwrite", fd, offset, length, from, result);
+    fallocate(fd: c_int, mode: c_int, offset: off_t, length: off_t) -> c_int =
+        |call| faults::reserve(call),
+        |result| record("fallocate", fd, offset, length as size_t, std::ptr::null(), result as ssize_t);
+    fallocate64(fd: c_int, mode: c_int, offset: off_t, length: off_t) -> c_int =
+        |call| faults::reserve(call),
+        |result| record("fallocate", fd, offset, length as size_t, std::ptr::null(), result as ssize_t);
 }

@@ -120,7 +120,7 @@ pub struct Run {
 }
 
 /// How a pack is run.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Machine {
     /// Where the firmware runs.
     #[arg(long, value_enum, default_value_t = DeviceName::Native)]
@@ -170,6 +170,9 @@ pub struct Machine {
     /// out. By default groups are read whole.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub gap: Option<u64>,
+    /// Bytes up to which adjacent reads become one, such as 1MiB; 0 keeps them apart. As `tune` found, else 4 MiB.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub merge: Option<u64>,
     /// The simulator's parts.
     #[command(flatten)]
     pub simulator: SimulatorParts,
@@ -195,6 +198,7 @@ impl Machine {
             topology,
             dense,
             gap,
+            merge,
             simulator,
         } = self;
         let SimulatorParts { sim_qemu, sim_guest, sim_skel, sim_vtcm, sim_patience, sim_counts } = simulator;
@@ -222,6 +226,7 @@ impl Machine {
             ("--topology", name(topology.to_possible_value())),
             ("--dense", name(dense.to_possible_value())),
             ("--gap", number(*gap)),
+            ("--merge", number(*merge)),
             ("--sim-vtcm", vtcm),
             ("--sim-patience", number(sim_patience.map(u64::from))),
         ];
@@ -234,7 +239,7 @@ impl Machine {
 }
 
 /// Where the parts of `--device sim` are, and what it simulates.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Simulator (--device sim)")]
 pub struct SimulatorParts {
     /// `qemu-hexagon`, 10.0 or newer; looked for beside this program, under target-hexagon and on PATH by default.
@@ -271,6 +276,15 @@ pub struct Bench {
     /// Fresh processes of a cold row; 0 leaves cold rows out.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub cold_runs: u32,
+    /// Also run the prompts with all experts in memory: what computing alone takes. Needs the memory of the whole model.
+    #[arg(long)]
+    pub resident: bool,
+    /// Compare the schedules and cuts of the arena instead, each in fresh processes: time, waits, memory, bytes.
+    #[arg(long, conflicts_with_all = ["energy", "resident", "schedule", "topology"])]
+    pub ablations: bool,
+    /// Measure this machine's peaks and each kernel's share of its bound instead, on one thread.
+    #[arg(long, conflicts_with_all = ["energy", "resident", "ablations"])]
+    pub roofline: bool,
     /// Also measure energy, by the processor's counters.
     #[arg(long)]
     pub energy: bool,
@@ -383,6 +397,9 @@ pub struct Tune {
     /// Draw time over memory for all settings, as SVG.
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
+    /// Measure the first budget's settings against a sweep of others. Takes as many passes as it says, and minutes.
+    #[arg(long)]
+    pub check: bool,
     /// Measure again, whatever was found before.
     #[arg(long)]
     pub again: bool,
@@ -608,7 +625,7 @@ mod tests {
     #[test]
     fn another_process_is_told_the_same() {
         let flags = "--device sim --group 4 --banks all --depth 3 --threads 2 --kernels scalar --activations int8 --verify never --scratch 2097152 \
-                     --row-chunk 64 --schedule early --topology per-expert --dense stream --gap 65536 --sim-vtcm refused --sim-patience 9 --sim-qemu q \
+                     --row-chunk 64 --schedule early --topology per-expert --dense stream --gap 65536 --merge 0 --sim-vtcm refused --sim-patience 9 --sim-qemu q \
                      --sim-guest g --sim-skel s --sim-counts";
         let parse = |flags: Vec<OsString>| {
             let words = ["estream", "run", "p", "--tokens", "1"].map(OsString::from).into_iter().chain(flags);

@@ -73,36 +73,41 @@ impl Console {
 
     /// A bar of bytes, drawn where stderr is a terminal.
     #[must_use]
-    pub fn bytes_bar(&self, what: &'static str) -> BytesBar {
-        let target = if io::stderr().is_terminal() {
-            ProgressDrawTarget::stderr()
-        } else {
-            ProgressDrawTarget::hidden()
-        };
-        let bar = ProgressBar::with_draw_target(Some(0), target);
-        if let Ok(style) =
-            ProgressStyle::with_template("{msg} {wide_bar} {binary_bytes}/{binary_total_bytes} {eta}")
-        {
-            bar.set_style(style);
-        }
-        bar.set_message(what);
-        BytesBar(bar)
+    pub fn bytes_bar(&self, what: &'static str) -> Bar {
+        bar(what, "{msg} {wide_bar} {binary_bytes}/{binary_total_bytes} {eta}")
     }
+
+    /// A bar of steps, drawn where stderr is a terminal.
+    #[must_use]
+    pub fn steps_bar(&self, what: &'static str) -> Bar {
+        bar(what, "{msg} {wide_bar} {pos}/{len} {eta}")
+    }
+}
+
+fn bar(what: &'static str, template: &str) -> Bar {
+    let target =
+        if io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(Some(0), target);
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.set_message(what);
+    Bar(bar)
 }
 
 /// A progress bar that vanishes when it is dropped.
 #[derive(Debug)]
-pub struct BytesBar(ProgressBar);
+pub struct Bar(ProgressBar);
 
-impl BytesBar {
-    /// Shows `done` of `total` bytes.
+impl Bar {
+    /// Shows `done` of `total`.
     pub fn show(&self, done: u64, total: u64) {
         self.0.set_length(total);
         self.0.set_position(done);
     }
 }
 
-impl Drop for BytesBar {
+impl Drop for Bar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

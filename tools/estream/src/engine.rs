@@ -141,7 +141,10 @@ impl Engine {
             cut.banks = model.groups(cut.group);
         }
         let (transport, skel) = transport(&options.device)?;
-        let pack = Pack::open(path, options.verify, progress)?;
+        let mut pack = Pack::open(path, options.verify, progress)?;
+        if let Some(bytes) = options.merge_bytes {
+            pack.set_merge_bytes(bytes);
+        }
         let (depth, streaming) = (options.depth, options.streaming);
         let path = path.to_owned();
         Ok(Prepared { path, model, cut, depth, streaming, tuned, transport, skel, pack })

@@ -61,6 +61,7 @@ pub struct Options {
     pub(crate) row_chunk: u32,
     pub(crate) streaming: Streaming,
     pub(crate) dense: Option<DenseWeights>,
+    pub(crate) merge_bytes: Option<u64>,
 }
 
 impl Default for Options {
@@ -81,6 +82,7 @@ impl Default for Options {
             row_chunk: 0,
             streaming: Streaming::default(),
             dense: None,
+            merge_bytes: None,
         }
     }
 }
@@ -212,6 +214,14 @@ impl Options {
         self
     }
 
+    /// Bytes up to which adjacent loads share a request to the storage; 0 keeps each its own. Unless this is said, it is
+    /// what the tuner found, else [`estream_host::MERGE_BYTES`].
+    #[must_use]
+    pub fn merge(mut self, bytes: u64) -> Self {
+        self.merge_bytes = Some(bytes);
+        self
+    }
+
     /// Threads that compute.
     pub(crate) fn thread_count(&self) -> u32 {
         let available = || thread::available_parallelism().map_or(1, |count| count.get());
@@ -224,8 +234,22 @@ impl Options {
         Key::of(pack, self.device.name(), self.kernels.name(), self.thread_count())
     }
 
-    /// These options resolved: where dense weights are, and what the tuner found for the pack at `path`, where nothing was said about arena, reads in flight
-    /// or schedule and something was found.
+    /// These options with the settings of `choice`, but for what was said about gaps, merging and dense weights.
+    #[must_use]
+    pub fn taking(mut self, choice: &Choice) -> Self {
+        self.arena = Arena::Group(choice.group, Some(Banks::Count(choice.banks)));
+        self.depth = Some(choice.depth);
+        if let (WHOLE_GROUPS, Some(bytes)) = (self.streaming.gap, choice.gap_bytes) {
+            self.streaming.gap = u32::try_from(bytes / PAGE as u64).unwrap_or(WHOLE_GROUPS);
+        }
+        self.merge_bytes = self.merge_bytes.or(choice.merge_bytes);
+        let dense = if choice.streamed { DenseWeights::Streamed } else { DenseWeights::Resident };
+        self.dense = self.dense.or(Some(dense));
+        self
+    }
+
+    /// These options resolved: where dense weights are, and what the tuner found for the pack at `path`, where nothing was
+    /// said about arena, reads in flight or schedule and something was found.
     pub(crate) fn resolved(&self, path: &Path, model: &Model) -> (Self, Option<Choice>) {
         let untouched = self.arena == Arena::Default
             && self.depth.is_none()
@@ -233,21 +257,12 @@ impl Options {
         let pack = Pack::open(path, Verify::Never, &|_, _| ()).ok().filter(|_| untouched);
         let tuning = pack.and_then(|pack| tuned::load(path, &self.key(&pack)));
         let choice = tuning.map(|tuning| tuning.choice).filter(|choice| choice.group <= model.experts);
-        let mut options = self.clone();
-        let mut dense = match self.arena {
+        let mut options = choice.as_ref().map_or_else(|| self.clone(), |choice| self.clone().taking(choice));
+        let suggested = match self.arena {
             Arena::Bytes(arena) if model.dense_bytes > arena => DenseWeights::Streamed,
             _ => DenseWeights::Resident,
         };
-        if let Some(choice) = choice {
-            let arena = Arena::Group(choice.group, Some(Banks::Count(choice.banks)));
-            options = options.arena(arena).depth(choice.depth);
-            if let (WHOLE_GROUPS, Some(bytes)) = (self.streaming.gap, choice.gap_bytes) {
-                let pages = bytes / PAGE as u64;
-                options = options.gap(u32::try_from(pages).unwrap_or(WHOLE_GROUPS));
-            }
-            dense = if choice.streamed { DenseWeights::Streamed } else { DenseWeights::Resident };
-        }
-        options.streaming.dense = self.dense.unwrap_or(dense);
+        options.streaming.dense = options.dense.unwrap_or(suggested);
         (options, choice)
     }
 }

@@ -12,7 +12,7 @@ use crate::model::Model;
 use crate::observe::trace;
 use crate::options::{Device, Options};
 use crate::request::Request;
-use estream_host::{FileRange, Pack, time_reads};
+use estream_host::{FileRange, Pack, PageKind, time_reads};
 use estream_idl::streaming::{DenseWeights, Schedule, Streaming};
 use estream_tune::{GroupProfile, Profile, Rate, Rest, smallest_depth};
 use std::path::Path;
@@ -137,7 +137,7 @@ fn rate(pack: &Pack, group: u32, depth: u32, measurement: usize) -> Result<Rate>
         (header.experts.file + number * bytes, bytes as usize)
     };
     let ranges: Vec<_> = (0..count).map(range).collect();
-    let taken = time_reads(pack, &ranges, depth)?;
+    let taken = time_reads(pack, &ranges, depth, PageKind::Huge)?;
     let bytes_per_second = (count * bytes) as f64 / taken.as_secs_f64().max(1e-9);
     Ok(Rate { group, depth, bytes_per_second })
 }
@@ -152,7 +152,8 @@ fn observe(
     budget: u64,
     watch: &Watch<'_>,
 ) -> Result<GroupProfile> {
-    let options = options.clone().arena(Arena::Group(group, Some(Banks::Count(banks)))).depth(depth);
+    // Each group by a request of its own, so that its time is its own.
+    let options = options.clone().arena(Arena::Group(group, Some(Banks::Count(banks)))).depth(depth).merge(0);
     let fits = rest.resident + u64::from(group * banks) * pack.header().record_bytes <= budget;
     let options = options.dense(if fits { DenseWeights::Resident } else { DenseWeights::Streamed });
     let mut engine = Engine::open_with(path, &options, &|_, _| ())?;

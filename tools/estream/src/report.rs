@@ -97,6 +97,8 @@ struct Io {
     /// Of the pass; the dense weights are read at open.
     bytes: u64,
     reads: u64,
+    /// What the reads were asked for with: adjacent ones share a request.
+    requests: u64,
     pages: &'static str,
     pages_reason: String,
     groups_loaded: u32,
@@ -184,6 +186,7 @@ impl RunReport {
                 reason,
                 bytes: pass.io.bytes,
                 reads: pass.io.reads,
+                requests: pass.io.requests,
                 pages: pages.name(),
                 pages_reason,
                 groups_loaded: report.groups_loaded,

@@ -1,9 +1,10 @@
-//! A pass as spans on tracks: what `trace` writes for viewers and draws as a picture.
+//! A pass as spans on tracks: what `trace` writes for viewers and draws as a picture, and what overlap is counted from.
 //!
-//! Tracks are the readers (as many as were busy at once), the banks (filling, then at work), the layers' stages, the waits
-//! and the head. Native devices keep one clock for reads and events, so that spans of different tracks can be compared.
+//! Tracks are the readers, the banks (filling, then at work), the layers' stages, the waits and the kernels. Native devices
+//! keep one clock for reads and events, so that spans of different tracks can be compared. Loads that came by one request
+//! lie over each other.
 
-use estream::{Event, EventKind, Pass};
+use estream::{Event, EventKind, Pass, ReadSpan};
 use estream_idl::address::{PAGE, Segment};
 use std::fmt;
 
@@ -17,7 +18,7 @@ pub enum Track {
     /// Groups at work and the head: the kernels.
     Kernels,
     /// A reader at work.
-    Reader(usize),
+    Reader(u32),
     /// A bank: filling or in use.
     Bank(usize),
 }
@@ -34,102 +35,106 @@ impl fmt::Display for Track {
     }
 }
 
+/// What a span is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A layer's mixer and router; all of a layer without experts.
+    Mixer {
+        /// The layer.
+        layer: u32,
+    },
+    /// What every token passes beside a layer's experts: from its routes to its first group or wait.
+    Shared,
+    /// A layer's experts, waits among them.
+    Experts,
+    /// The executor waits for a load.
+    Wait,
+    /// A group at work.
+    Group,
+    /// Final norm and head.
+    Head,
+    /// A load of so many bytes.
+    Read(u64),
+}
+
 /// Something that lasted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Its track.
     pub track: Track,
     /// What it was.
+    pub kind: Kind,
+    /// What it was, in words.
     pub name: String,
     /// Its beginning, in nanoseconds of the pass's clock.
     pub begin_ns: u64,
     /// Its end.
     pub end_ns: u64,
-    /// Bytes read, where it is a read.
-    pub bytes: Option<u64>,
 }
 
 /// The spans of a pass, whose arena has banks of `bank_bytes`.
 #[must_use]
 pub fn spans(pass: &Pass, bank_bytes: u64) -> Vec<Span> {
-    let mut spans = reads(pass, bank_bytes);
+    let mut spans: Vec<Span> = pass.reads.iter().flat_map(|read| load(read, bank_bytes)).collect();
     spans.extend(events(&pass.events, pass.report.head_ns));
     spans.sort_by_key(|span| (span.track, span.begin_ns));
     spans
 }
 
-fn reads(pass: &Pass, bank_bytes: u64) -> Vec<Span> {
-    let mut reads = pass.reads.clone();
-    reads.sort_by_key(|read| read.begin_ns);
-    // The end of each reader's last read: a read goes to the first that is free.
-    let mut readers: Vec<u64> = Vec::new();
-    let mut spans = Vec::new();
-    for read in reads {
-        let reader = readers.iter().position(|&end| end <= read.begin_ns).unwrap_or_else(|| {
-            readers.push(0);
-            readers.len() - 1
-        });
-        readers[reader] = read.end_ns;
-        let bytes = u64::from(read.pages) * PAGE as u64;
-        let what = match read.segment {
-            Segment::Arena => "experts",
-            Segment::Dense => "dense",
-            Segment::Embed => "embedding",
-            Segment::Control | Segment::Io => "other",
-        };
-        let span = Span {
-            track: Track::Reader(reader),
-            name: format!("{what} at {}", read.file),
-            begin_ns: read.begin_ns,
-            end_ns: read.end_ns,
-            bytes: Some(bytes),
-        };
-        if read.segment == Segment::Arena {
-            let bank = u64::from(read.page) * PAGE as u64 / bank_bytes.max(1);
-            spans.push(Span { track: Track::Bank(bank as usize), name: "fills".to_owned(), ..span.clone() });
-        }
-        spans.push(span);
-    }
-    spans
+/// A load on its reader's track, and on its bank's.
+fn load(read: &ReadSpan, bank_bytes: u64) -> impl Iterator<Item = Span> {
+    let ReadSpan { segment, file, begin_ns, end_ns, .. } = *read;
+    let what = match segment {
+        Segment::Arena => "experts",
+        Segment::Dense => "dense",
+        Segment::Embed => "embedding",
+        Segment::Control | Segment::Io => "other",
+    };
+    let kind = Kind::Read(u64::from(read.pages) * PAGE as u64);
+    let span = move |track, name| Span { track, kind, name, begin_ns, end_ns };
+    let bank = u64::from(read.page) * PAGE as u64 / bank_bytes.max(1);
+    let fills = (segment == Segment::Arena).then(|| span(Track::Bank(bank as usize), "fills".to_owned()));
+    [Some(span(Track::Reader(read.reader), format!("{what} at {file}"))), fills].into_iter().flatten()
 }
 
 fn events(events: &[Event], head_ns: u64) -> Vec<Span> {
     let mut spans = Vec::new();
-    let span =
-        |track, name: String, begin_ns: u64, end_ns: u64| Span { track, name, begin_ns, end_ns, bytes: None };
     for (index, event) in events.iter().enumerate() {
         let next = |kinds: &[EventKind]| {
             events[index + 1..].iter().find(|later| kinds.contains(&later.kind)).map(|later| later.time_ns)
         };
         let Event { layer, group, time_ns, .. } = *event;
+        // A span whose end was dropped is left out.
+        let mut span = |track, kind, name: &str, begin_ns, end_ns: Option<u64>| {
+            let name = name.to_owned();
+            spans.extend(end_ns.map(|end_ns| Span { track, kind, name, begin_ns, end_ns }));
+        };
         match event.kind {
             EventKind::Layer => {
                 // A layer without experts ends where the next one begins.
                 let end = next(&[EventKind::Routed, EventKind::Layer, EventKind::Head]);
-                spans.extend(
-                    end.map(|end| span(Track::Layers, format!("layer {layer}: mixer, router"), time_ns, end)),
-                );
+                let name = format!("layer {layer}: mixer, router");
+                span(Track::Layers, Kind::Mixer { layer }, &name, time_ns, end);
             }
             EventKind::Routed => {
                 let end = next(&[EventKind::Layer, EventKind::Head]);
-                spans.extend(
-                    end.map(|end| span(Track::Layers, format!("layer {layer}: experts"), time_ns, end)),
-                );
+                let open = next(&[EventKind::BankBegin, EventKind::WaitBegin]);
+                let open = open.into_iter().chain(end).min();
+                span(Track::Layers, Kind::Shared, &format!("layer {layer}: shared"), time_ns, open);
+                let begin = open.unwrap_or(time_ns);
+                span(Track::Layers, Kind::Experts, &format!("layer {layer}: experts"), begin, end);
             }
             EventKind::BankBegin => {
-                let name = format!("layer {layer}, group {group}");
-                if let Some(end) = next(&[EventKind::BankEnd]) {
-                    spans.push(span(Track::Kernels, name.clone(), time_ns, end));
-                    spans.push(span(Track::Bank(event.index as usize), name, time_ns, end));
+                let (name, end) = (format!("layer {layer}, group {group}"), next(&[EventKind::BankEnd]));
+                for track in [Track::Kernels, Track::Bank(event.index as usize)] {
+                    span(track, Kind::Group, &name, time_ns, end);
                 }
             }
             EventKind::WaitBegin => {
                 let end = next(&[EventKind::WaitEnd]);
-                spans.extend(end.map(|end| span(Track::Waits, format!("layer {layer} waits"), time_ns, end)));
+                span(Track::Waits, Kind::Wait, &format!("layer {layer} waits"), time_ns, end);
             }
-            EventKind::Head => {
-                spans.push(span(Track::Kernels, "head".to_owned(), time_ns, time_ns + head_ns))
-            }
+            EventKind::Head => span(Track::Kernels, Kind::Head, "head", time_ns, Some(time_ns + head_ns)),
             EventKind::BankEnd | EventKind::WaitEnd => {}
         }
     }
@@ -156,7 +161,7 @@ pub fn chrome(spans: &[Span]) -> serde_json::Value {
             "ts": (span.begin_ns - origin) as f64 / 1e3,
             "dur": (span.end_ns - span.begin_ns) as f64 / 1e3,
         });
-        if let Some(bytes) = span.bytes {
+        if let Kind::Read(bytes) = span.kind {
             event["args"] = serde_json::json!({ "bytes": bytes });
         }
         event
@@ -189,12 +194,12 @@ pub fn picture(spans: &[Span]) -> String {
         let y = ROW * row as f64 + 6.0;
         svg += &format!("<text x=\"4\" y=\"{:.1}\">{track}</text>\n", y + 11.0);
         for span in spans.iter().filter(|span| span.track == *track) {
-            let colour = match (track, span.bytes) {
-                (Track::Waits, _) => "#ee6677",
-                (_, Some(_)) => "#66ccee",
-                (Track::Layers, _) if span.name.ends_with("experts") => "#bbbbbb",
-                (Track::Layers, _) => "#ccbb44",
-                _ => "#228833",
+            let colour = match span.kind {
+                Kind::Wait => "#ee6677",
+                Kind::Read(_) => "#66ccee",
+                Kind::Experts => "#bbbbbb",
+                Kind::Mixer { .. } | Kind::Shared => "#ccbb44",
+                Kind::Group | Kind::Head => "#228833",
             };
             let (from, to) = (x(span.begin_ns), x(span.end_ns));
             svg += &format!(
@@ -235,7 +240,8 @@ mod tests {
         let expected = [
             (Track::Layers, 10, 20),
             (Track::Layers, 20, 30),
-            (Track::Layers, 30, 60),
+            (Track::Layers, 30, 31),
+            (Track::Layers, 31, 60),
             (Track::Waits, 31, 35),
             (Track::Kernels, 36, 50),
             (Track::Bank(3), 36, 50),
@@ -245,9 +251,24 @@ mod tests {
     }
 
     #[test]
+    fn a_span_whose_end_was_dropped_is_left_out() {
+        let log = [
+            event(EventKind::BankBegin, 0, 0, 0, 6),
+            event(EventKind::BankEnd, 0, 0, 0, 9),
+            event(EventKind::BankBegin, 0, 0, 1, 12),
+            event(EventKind::Routed, 0, 0, 0, 20),
+        ];
+        let found: Vec<_> = events(&log, 0).into_iter().map(|span| (span.begin_ns, span.end_ns)).collect();
+        assert_eq!(found, [(6, 9), (6, 9)], "on the kernels' and the bank's track");
+    }
+
+    #[test]
     fn viewers_get_microseconds_from_the_first_span_and_named_tracks() {
-        let span = |track, begin_ns, end_ns, bytes| Span { track, name: "x".into(), begin_ns, end_ns, bytes };
-        let spans = [span(Track::Kernels, 1000, 3000, None), span(Track::Reader(0), 2500, 4000, Some(4096))];
+        let span = |track, begin_ns, end_ns, kind| Span { track, kind, name: "x".into(), begin_ns, end_ns };
+        let spans = [
+            span(Track::Kernels, 1000, 3000, Kind::Group),
+            span(Track::Reader(0), 2500, 4000, Kind::Read(4096)),
+        ];
         let value = chrome(&spans);
         let events = value["traceEvents"].as_array().expect("a list");
         assert_eq!(events[0]["args"]["name"], "kernels");

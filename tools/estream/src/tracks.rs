@@ -1,10 +1,10 @@
-//! What of a pass ran when: reads by the host's clock, kernels by the firmware's events. On the native device both read
-//! the same clock, so the two can be laid over each other.
+//! How well reading and computing of a pass covered each other, as numbers and as a small picture, from its spans. Reads
+//! are timed by the host's clock and kernels by the firmware's events; on the native device both read the same clock.
 
+use crate::spans::{Kind, Span, Track, spans};
 use crate::timeline::{Busy, draw, window};
-use estream::{Event, EventKind, Pass};
+use estream::Pass;
 use serde::Serialize;
-use std::ops::Range;
 
 /// The tracks of a pass.
 pub struct Tracks {
@@ -26,23 +26,33 @@ pub struct Overlap {
 }
 
 impl Tracks {
-    /// The tracks of `pass`.
+    /// The tracks of a pass.
     #[must_use]
     pub fn of(pass: &Pass) -> Self {
-        let reads = pass.reads.iter().map(|read| read.begin_ns..read.end_ns).collect();
-        let between = |begin, end| Busy::union(spans(&pass.events, begin, end));
-        // The head has no end of its own: the report says how long it took.
-        let head = pass.events.iter().filter(|event| event.kind == EventKind::Head);
-        let head = head.map(|event| event.time_ns..event.time_ns + pass.report.head_ns).collect();
-        let layers = pass.events.iter().filter(|event| event.kind == EventKind::Layer);
+        // No track of these is a bank's, so the size of banks does not matter.
+        Self::over(&spans(pass, u64::MAX))
+    }
+
+    /// The tracks of a pass's spans.
+    #[must_use]
+    pub fn over(spans: &[Span]) -> Self {
+        let union = |wanted: fn(&Span) -> bool| {
+            Busy::union(
+                spans.iter().filter(|span| wanted(span)).map(|span| span.begin_ns..span.end_ns).collect(),
+            )
+        };
+        let mark = |span: &Span| match span.kind {
+            Kind::Mixer { layer } => Some((span.begin_ns, layer.to_string())),
+            _ => None,
+        };
         Self {
             tracks: [
-                ("loads", Busy::union(reads)),
-                ("mixer, router", between(EventKind::Layer, EventKind::Routed)),
-                ("experts", between(EventKind::BankBegin, EventKind::BankEnd)),
-                ("head", Busy::union(head)),
+                ("loads", union(|span| matches!(span.track, Track::Reader(_)))),
+                ("mixer, router", union(|span| matches!(span.kind, Kind::Mixer { .. } | Kind::Shared))),
+                ("experts", union(|span| span.kind == Kind::Group)),
+                ("head", union(|span| span.kind == Kind::Head)),
             ],
-            marks: layers.map(|event| (event.time_ns, format!("{}", event.layer))).collect(),
+            marks: spans.iter().filter_map(mark).collect(),
         }
     }
 
@@ -75,38 +85,35 @@ impl Tracks {
     }
 }
 
-/// Intervals from each `begin` to the next `end`; one whose end was dropped is left out.
-fn spans(events: &[Event], begin: EventKind, end: EventKind) -> Vec<Range<u64>> {
-    let mut open = None;
-    let mut spans = Vec::new();
-    for event in events {
-        if event.kind == begin {
-            open = Some(event.time_ns);
-        } else if event.kind == end {
-            spans.extend(open.take().map(|start| start..event.time_ns));
-        }
-    }
-    spans
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_ends_at_its_own_end() {
-        let event = |kind, time_ns| Event { kind, layer: 0, index: 0, group: 0, time_ns };
-        let events = [
-            event(EventKind::Layer, 1),
-            event(EventKind::Routed, 5),
-            event(EventKind::BankBegin, 6),
-            event(EventKind::BankEnd, 9),
-            event(EventKind::BankBegin, 10),
-            event(EventKind::BankBegin, 12),
-            event(EventKind::BankEnd, 20),
-            event(EventKind::BankEnd, 30),
+    fn waits_are_bubbles_and_what_every_token_passes_is_work() {
+        let span = |track, kind, range: std::ops::Range<u64>| Span {
+            track,
+            kind,
+            name: String::new(),
+            begin_ns: range.start * 1_000_000,
+            end_ns: range.end * 1_000_000,
+        };
+        let spans = [
+            span(Track::Layers, Kind::Mixer { layer: 7 }, 0..10),
+            span(Track::Layers, Kind::Shared, 10..20),
+            span(Track::Layers, Kind::Experts, 20..100),
+            span(Track::Waits, Kind::Wait, 20..60),
+            span(Track::Kernels, Kind::Group, 60..100),
+            span(Track::Bank(0), Kind::Group, 60..100),
+            // Two loads of one request, and one that overlaps them.
+            span(Track::Reader(0), Kind::Read(1), 5..40),
+            span(Track::Reader(0), Kind::Read(1), 5..40),
+            span(Track::Reader(1), Kind::Read(1), 30..60),
         ];
-        assert_eq!(spans(&events, EventKind::BankBegin, EventKind::BankEnd), [6..9, 12..20]);
-        assert_eq!(spans(&events, EventKind::Layer, EventKind::Routed).first(), Some(&(1..5)));
+        let tracks = Tracks::over(&spans);
+        let Overlap { total_ms, reading_ms, computing_ms, bubble_rate } = tracks.overlap();
+        assert_eq!((total_ms, reading_ms, computing_ms), (100.0, 55.0, 60.0));
+        assert!((bubble_rate - 0.4).abs() < 1e-12);
+        assert!(tracks.draw().lines().nth(1).expect("the line of marks").contains('7'));
     }
 }

@@ -133,6 +133,7 @@ mod tests {
             most_banks: banks,
             streamed: false,
             gap_bytes: Some(4096),
+            merge_bytes: Some(1 << 20),
             memory_bytes: 1 << 29,
             arena_bytes: 1 << 28,
             predicted_ns: 7,

@@ -5,7 +5,7 @@
 //! foresees, and then the larger group, which asks for fewer reads. Streamed dense weights are tried beside resident ones:
 //! they leave more of the budget to banks, and their reads are in the prediction.
 
-use crate::depth::gap_bytes;
+use crate::depth::{gap_bytes, merge_bytes};
 use crate::profile::{GroupProfile, Profile};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +26,9 @@ pub struct Choice {
     pub streamed: bool,
     /// Bytes of records without routes that one read goes through; `None`: groups are read whole.
     pub gap_bytes: Option<u64>,
+    /// Bytes up to which adjacent loads share a request; `None` where it is not known.
+    #[serde(default)]
+    pub merge_bytes: Option<u64>,
     /// Memory that this takes, in bytes.
     pub memory_bytes: u64,
     /// Of that, the arena.
@@ -57,6 +60,7 @@ impl Profile {
     /// Every feasible (G, B) of a budget with its prediction.
     pub fn choices(&self, budget: u64) -> impl Iterator<Item = Choice> {
         let gap_bytes = gap_bytes(&self.rates, self.depth, self.record_bytes);
+        let merge_bytes = merge_bytes(&self.rates, self.depth, self.record_bytes);
         let modes = self.groups.iter().flat_map(|profile| {
             let resident = (Some(profile.rest.resident), &profile.resident, false);
             [resident, (profile.rest.streamed, &profile.streamed, true)]
@@ -77,6 +81,7 @@ impl Profile {
                     most_banks,
                     streamed,
                     gap_bytes,
+                    merge_bytes,
                     memory_bytes: rest.unwrap_or(0) + arena_bytes,
                     arena_bytes,
                     predicted_ns,

@@ -56,6 +56,16 @@ pub fn gap_bytes(rates: &[Rate], depth: u32, record_bytes: u64) -> Option<u64> {
     (slope > 0.0 && bytes > 0.0).then_some(bytes as u64)
 }
 
+/// The bytes of the smallest group with which `depth` reads in flight reach 95 % of their best rate: what adjacent loads are
+/// worth merging up to. `None` without a measurement at that depth.
+#[must_use]
+pub fn merge_bytes(rates: &[Rate], depth: u32, record_bytes: u64) -> Option<u64> {
+    let here = || rates.iter().filter(|rate| rate.depth == depth);
+    let best = here().map(|rate| rate.bytes_per_second).fold(0.0, f64::max);
+    let enough = here().filter(|rate| rate.bytes_per_second >= SHARE * best).map(|rate| rate.group).min();
+    enough.map(|group| u64::from(group).saturating_mul(record_bytes))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,6 +84,16 @@ mod tests {
         assert_eq!(gap_bytes(&rates[..1], 2, 1_000_000), None, "one point is no line");
         let free = [1, 2].map(|group| Rate { group, depth: 1, bytes_per_second: 1e9 });
         assert_eq!(gap_bytes(&free, 1, 1 << 20), None, "reads that cost nothing");
+    }
+
+    #[test]
+    fn loads_are_merged_up_to_the_smallest_group_that_is_fast_enough() {
+        let rate = |group, depth, bytes_per_second| Rate { group, depth, bytes_per_second };
+        let rates =
+            [rate(1, 2, 60.0), rate(2, 2, 94.0), rate(4, 2, 95.0), rate(8, 2, 100.0), rate(1, 4, 200.0)];
+        assert_eq!(merge_bytes(&rates, 2, 4096), Some(4 * 4096));
+        assert_eq!(merge_bytes(&rates, 4, 4096), Some(4096), "single records are fast enough");
+        assert_eq!(merge_bytes(&rates, 1, 4096), None, "never measured");
     }
 
     #[test]

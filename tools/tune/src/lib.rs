@@ -18,7 +18,7 @@ mod recurrence;
 mod trace;
 
 pub use choose::{Choice, TooSmall};
-pub use depth::{Rate, SHARE, gap_bytes, smallest_depth};
+pub use depth::{Rate, SHARE, gap_bytes, merge_bytes, smallest_depth};
 pub use order::order;
 pub use profile::{GroupProfile, Profile, Rest};
 pub use recurrence::{GroupTime, LayerTimes, Pipeline, pipe};

@@ -4,8 +4,13 @@
 //! each started after the pack (and where this user may, everything else) was dropped from the page cache; its first
 //! token is timed from before the process exists. What was not measured is null, never zero.
 
+mod ablations;
 mod cold;
 mod energy;
+mod expected;
+mod kernels;
+mod limits;
+mod storage;
 mod table;
 mod warm;
 
@@ -15,8 +20,12 @@ use crate::console::Console;
 use crate::interrupt::{Interrupt, interruptible};
 use crate::tracks::Overlap;
 use estream::memory::Memory;
-use estream::{Error, Exit, Model, Result};
+use estream::{Error, Exit, Model, Result, Verify};
+use estream_host::Pack;
+use limits::Resident;
 use serde::Serialize;
+use storage::Storage;
+use warm::Warm;
 
 /// What `bench --json` prints.
 #[derive(Debug, Serialize)]
@@ -33,13 +42,14 @@ pub struct BenchReport {
     pages: &'static str,
     page_cache: Option<&'static str>,
     memory: Memory,
+    storage: Storage,
     rows: Vec<Row>,
     /// Where the reading time falls below the computing time, between two rows.
     io_bound_below_tokens: Option<f64>,
 }
 
 /// One prompt length.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Row {
     /// `pp` and the tokens, as llama-bench writes it.
     pub test: String,
@@ -47,35 +57,24 @@ pub struct Row {
     pub tokens: u32,
     /// One engine, again and again.
     pub warm: Option<Warm>,
+    /// The same with all experts in memory.
+    pub resident: Option<Resident>,
+    /// The median warm pass over the longer of its reads alone and the resident pass.
+    pub total_over_longer: Option<f64>,
     /// Fresh processes.
     pub cold: Option<Cold>,
 }
 
-/// Passes of one open engine.
-#[derive(Debug, Serialize)]
-pub struct Warm {
-    /// Passes that count; one before them does not.
-    pub runs: u32,
-    /// Tokens a second.
-    pub tokens_per_second: f64,
-    /// Its standard deviation over the runs; null for one run.
-    pub tokens_per_second_sd: Option<f64>,
-    /// Mean milliseconds of a pass.
-    pub prefill_ms: f64,
-    /// Mean milliseconds that the firmware waited for reads.
-    pub io_wait_ms: f64,
-    /// How reading and computing covered each other, in the median pass; null on a device with a clock of its own.
-    pub overlap: Option<Overlap>,
-    /// Bytes read in a pass.
-    pub read_bytes: u64,
-    /// Reads of a pass.
-    pub reads: u64,
-    /// Bytes read a second while a read was in flight.
-    pub read_bytes_per_second: Option<f64>,
-    /// Bytes of the pack that were read more than once in a pass: zero, or something is wrong.
-    pub read_twice_bytes: u64,
-    /// Joules of a pass: the package counters of the processor.
-    pub joules: Option<f64>,
+impl Row {
+    /// How reading and computing covered each other.
+    fn overlap(&self) -> Option<Overlap> {
+        self.warm.as_ref()?.overlap
+    }
+
+    fn total_over_longer(&self) -> Option<f64> {
+        let warm = self.warm.as_ref()?;
+        Some(warm.prefill_median_ms / warm.reads_alone_ms?.max(self.resident?.prefill_ms))
+    }
 }
 
 /// Fresh processes with nothing in the page cache; medians.
@@ -101,47 +100,62 @@ pub struct Cold {
 
 /// Runs the command.
 pub fn run(arguments: &Bench, console: &Console) -> Result<()> {
-    let report = interruptible(|interrupt| measure(arguments, interrupt))?;
+    if arguments.roofline {
+        return kernels::run(arguments, console);
+    }
+    if arguments.ablations {
+        return ablations::run(arguments, console);
+    }
+    let report = interruptible(|interrupt| measure(arguments, console, interrupt))?;
     match arguments.output {
         BenchFormat::Csv if !console.is_json() => console.say(&table::csv(&report)),
         _ => console.answer(&report, || table::markdown(&report)),
     }
 }
 
-fn measure(arguments: &Bench, interrupt: &Interrupt) -> Result<BenchReport> {
+fn measure(arguments: &Bench, console: &Console, interrupt: &Interrupt) -> Result<BenchReport> {
     let model = Model::read(&arguments.pack)?;
-    let longest = arguments.prompts.iter().copied().max().unwrap_or(0);
-    if longest > model.context {
-        return Err(estream::too_many(longest as usize, model.context));
-    }
+    let longest = longest(arguments, &model)?;
     if arguments.energy && !energy::available() {
         let message = "this machine shows no energy counters (powercap, RAPL) to this user";
         return Err(Error::new("no-energy", Exit::Device, message));
     }
     let options = options(&arguments.machine)?.max_requests(1).max_outputs(1).max_tokens(longest);
+    let prompts: Vec<_> = arguments.prompts.iter().map(|&tokens| prompt(tokens, model.vocab)).collect();
+    let bar = console.steps_bar("measuring");
+    let steps = 2 * prompts.len() as u64 + 2;
+    let mut done = 0;
+    let mut step = || {
+        done += 1;
+        bar.show(done, steps);
+    };
     let mut rows = Vec::new();
     // Cold first: a warm engine's memory would stand beside the fresh process's.
     let mut cache = None;
-    for &tokens in &arguments.prompts {
-        let ids = prompt(tokens, model.vocab);
+    for ids in &prompts {
         let cold = match arguments.cold_runs {
             0 => None,
             runs => {
-                let (cold, how) = cold::measure(arguments, &ids, runs, interrupt)?;
+                let (cold, how) = cold::measure(arguments, ids, runs, interrupt)?;
                 cache = Some(how.name());
                 Some(cold)
             }
         };
-        rows.push(Row { test: format!("pp{tokens}"), tokens, warm: None, cold });
+        rows.push(Row { test: format!("pp{}", ids.len()), tokens: ids.len() as u32, cold, ..Row::default() });
+        step();
     }
-    let mut engine = estream::Engine::open(&arguments.pack, options)?;
+    let mut engine = estream::Engine::open(&arguments.pack, options.clone())?;
     interrupt.gives_up(engine.canceller());
-    for row in &mut rows {
-        let ids = prompt(row.tokens, model.vocab);
-        row.warm = warm::measure(&mut engine, &ids, arguments, interrupt)?;
+    // A second look at the pack: the engine has taken its own with it.
+    let pack = Pack::open(&arguments.pack, Verify::Never, &|_, _| ())?;
+    let storage = storage::measure(&pack, interrupt)?;
+    step();
+    for (row, ids) in rows.iter_mut().zip(&prompts) {
+        row.warm = warm::measure(&mut engine, &pack, ids, &storage, arguments, interrupt)?;
+        step();
     }
     let plan = *engine.plan();
-    let report = BenchReport {
+    let mut report = BenchReport {
         pack: arguments.pack.display().to_string(),
         device: engine.device().name(),
         kernels: plan.kernels.name(),
@@ -154,11 +168,30 @@ fn measure(arguments: &Bench, interrupt: &Interrupt) -> Result<BenchReport> {
         pages: engine.pages().0.name(),
         page_cache: cache,
         memory: *engine.memory(),
+        storage,
         io_bound_below_tokens: crossing(&rows),
         rows,
     };
     engine.close()?;
+    if arguments.resident {
+        let (path, runs) = (&arguments.pack, arguments.runs);
+        let measured = limits::resident(path, &pack, options, plan.group, &prompts, runs, interrupt)?;
+        for (row, resident) in report.rows.iter_mut().zip(measured) {
+            row.resident = Some(resident);
+            row.total_over_longer = row.total_over_longer();
+        }
+    }
     Ok(report)
+}
+
+/// The longest prompt, which the model must have been made for.
+fn longest(arguments: &Bench, model: &Model) -> Result<u32> {
+    let longest = arguments.prompts.iter().copied().max().unwrap_or(0);
+    if longest > model.context {
+        Err(estream::too_many(longest as usize, model.context))
+    } else {
+        Ok(longest)
+    }
 }
 
 /// `count` ids without a pattern, the same in every run and on every machine (a Weyl sequence).
@@ -171,7 +204,7 @@ fn crossing(rows: &[Row]) -> Option<f64> {
     let mut points: Vec<(f64, f64)> = rows
         .iter()
         .filter_map(|row| {
-            let overlap = row.warm.as_ref()?.overlap?;
+            let overlap = row.overlap()?;
             let sound = overlap.reading_ms > 0.0 && overlap.computing_ms > 0.0;
             sound.then(|| (f64::from(row.tokens).ln(), (overlap.reading_ms / overlap.computing_ms).ln()))
         })
@@ -200,15 +233,30 @@ mod tests {
             tokens_per_second: 1.0,
             tokens_per_second_sd: None,
             prefill_ms: 1.0,
+            prefill_median_ms: 600.0,
             io_wait_ms: 0.0,
             overlap: Some(overlap),
+            reads_alone_ms: Some(reading_ms),
             read_bytes: 0,
+            read_bytes_expected: None,
+            read_bytes_of_kernel: None,
             reads: 0,
+            requests: 0,
             read_bytes_per_second: None,
+            share_of_best: None,
             read_twice_bytes: 0,
             joules: None,
         };
-        Row { test: format!("pp{tokens}"), tokens, warm: Some(warm), cold: None }
+        let resident = Some(Resident { prefill_ms: computing_ms, macs_per_second: 1.0 });
+        Row { test: format!("pp{tokens}"), tokens, warm: Some(warm), resident, ..Row::default() }
+    }
+
+    #[test]
+    fn a_pass_is_held_against_the_longer_of_its_two_sides() {
+        assert_eq!(row(1, 500.0, 400.0).total_over_longer(), Some(1.2));
+        assert_eq!(row(1, 300.0, 480.0).total_over_longer(), Some(1.25));
+        let row = Row { resident: None, ..row(1, 300.0, 480.0) };
+        assert_eq!(row.total_over_longer(), None, "what computing alone takes was not measured");
     }
 
     #[test]

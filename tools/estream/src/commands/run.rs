@@ -233,6 +233,9 @@ pub fn options(machine: &Machine) -> Result<Options> {
     if let Some(bytes) = machine.gap {
         options = options.gap(u32::try_from(bytes / PAGE as u64).unwrap_or(WHOLE_GROUPS));
     }
+    if let Some(bytes) = machine.merge {
+        options = options.merge(bytes);
+    }
     if let Some(depth) = machine.depth.or(preset.map(|(_, depth)| depth)) {
         options = options.depth(depth);
     }

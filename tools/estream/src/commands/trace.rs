@@ -44,7 +44,7 @@ pub fn run(arguments: &Trace, console: &Console) -> Result<()> {
         if let Some(svg) = &arguments.svg {
             write(svg, &picture(&spans))?;
         }
-        let tracks = Tracks::of(&pass);
+        let tracks = Tracks::over(&spans);
         let report = TraceReport {
             trace: arguments.output.display().to_string(),
             svg: arguments.svg.as_ref().map(|path| path.display().to_string()),

@@ -1,10 +1,13 @@
 //! `estream tune`: settings for memory budgets, from a short profile that is kept beside the pack.
 
+mod check;
+
 use crate::cli::Tune;
 use crate::commands::distinct::distinct;
 use crate::commands::plot::front;
 use crate::console::{Console, table};
 use crate::interrupt::{Interrupt, interruptible};
+use check::{Check, Checker};
 use estream::profiler::{Watch, profile, too_small};
 use estream::size::human;
 use estream::tuned::{self, Tuning};
@@ -35,6 +38,8 @@ struct TuneReport {
     /// Where it is kept.
     kept: String,
     order: Option<Order>,
+    /// The first choice against a sweep, where that was asked for.
+    check: Option<Check>,
 }
 
 #[derive(Serialize)]
@@ -90,6 +95,9 @@ fn tune(arguments: &Tune, console: &Console, interrupt: &Interrupt) -> Result<()
         let picture = front(&profile, &choices);
         std::fs::write(file, picture).map_err(|error| Error::unwritable(file, &error))?;
     }
+    let checker =
+        Checker { pack: &arguments.pack, options: &options, profile: &profile, profile_ms, interrupt };
+    let check = arguments.check.then(|| checker.check(&choice, console)).transpose()?;
     let report = TuneReport {
         profiled,
         requests: if profiled { profile.groups.len() } else { 0 },
@@ -101,6 +109,7 @@ fn tune(arguments: &Tune, console: &Console, interrupt: &Interrupt) -> Result<()
         choices,
         kept: tuned::beside(&arguments.pack).display().to_string(),
         order,
+        check,
     };
     tuned::store(&arguments.pack, Tuning { key, choice, profile })?;
     console.answer(&report, || report.summary())
@@ -180,6 +189,9 @@ impl TuneReport {
                 if choice.streamed { "stream" } else { "resident" },
                 choice.predicted_ns as f64 / 1e6,
             );
+        }
+        if let (Some(check), Some(choice)) = (&self.check, self.choices.first()) {
+            text += &check.summary(choice);
         }
         text
     }

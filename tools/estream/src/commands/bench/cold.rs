@@ -1,7 +1,7 @@
 //! Cold rows: fresh processes of this program, after the page cache has given the pack up.
 
 use super::{Cold, median};
-use crate::cli::Bench;
+use crate::cli::{Bench, Machine};
 use crate::interrupt::Interrupt;
 use estream::memory::available;
 use estream::{Error, Exit, Result};
@@ -11,6 +11,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::NamedTempFile;
 
 /// How the page cache was emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,16 +35,13 @@ impl Emptied {
 
 /// Runs the prompt in `runs` fresh processes.
 pub fn measure(arguments: &Bench, ids: &[u32], runs: u32, interrupt: &Interrupt) -> Result<(Cold, Emptied)> {
-    let mut file =
-        tempfile::NamedTempFile::new().map_err(|error| Error::unwritable(&std::env::temp_dir(), &error))?;
-    let text: Vec<String> = ids.iter().map(u32::to_string).collect();
-    file.write_all(text.join(",").as_bytes()).map_err(|error| Error::unwritable(file.path(), &error))?;
+    let file = ids_file(ids)?;
     let mut emptied = Emptied::Dropped;
     let mut outcomes = Vec::new();
     for _ in 0..runs {
         interrupt.check()?;
         emptied = empty(&arguments.pack)?;
-        outcomes.push(one(arguments, file.path(), interrupt)?);
+        outcomes.push(one(&arguments.pack, &arguments.machine, file.path(), interrupt)?);
     }
     let middle = |value: fn(&Outcome) -> f64| median(&mut outcomes.iter().map(value).collect::<Vec<_>>());
     let most = |value: fn(&Outcome) -> Option<u64>| outcomes.iter().filter_map(value).max();
@@ -61,8 +59,16 @@ pub fn measure(arguments: &Bench, ids: &[u32], runs: u32, interrupt: &Interrupt)
     Ok((cold, emptied))
 }
 
+/// A file of ids for processes to read, gone with the value.
+pub fn ids_file(ids: &[u32]) -> Result<NamedTempFile> {
+    let mut file = NamedTempFile::new().map_err(|error| Error::unwritable(&std::env::temp_dir(), &error))?;
+    let text: Vec<String> = ids.iter().map(u32::to_string).collect();
+    file.write_all(text.join(",").as_bytes()).map_err(|error| Error::unwritable(file.path(), &error))?;
+    Ok(file)
+}
+
 /// Empties the page cache, of everything or at least of the pack.
-fn empty(pack: &Path) -> Result<Emptied> {
+pub fn empty(pack: &Path) -> Result<Emptied> {
     rustix::fs::sync();
     let dropped = File::options().write(true).open("/proc/sys/vm/drop_caches");
     if dropped.and_then(|mut switch| switch.write_all(b"3")).is_ok() {
@@ -75,10 +81,16 @@ fn empty(pack: &Path) -> Result<Emptied> {
 }
 
 /// What one process said and took.
-struct Outcome {
+pub struct Outcome {
     first_token_ms: f64,
-    time: Time,
-    resident: Option<u64>,
+    /// Its account of time.
+    pub time: Time,
+    /// Its account of reads.
+    pub io: Io,
+    /// Its candidates.
+    pub top: serde_json::Value,
+    /// The most that was ever resident.
+    pub resident: Option<u64>,
     available_drop: Option<u64>,
 }
 
@@ -86,14 +98,29 @@ struct Outcome {
 #[derive(Deserialize)]
 struct Report {
     time: Time,
+    io: Io,
+    top: serde_json::Value,
     memory: MemoryAccount,
 }
 
+/// Milliseconds of a run.
 #[derive(Deserialize)]
-struct Time {
-    open_ms: f64,
-    prefill_ms: f64,
-    io_wait_ms: f64,
+pub struct Time {
+    /// Until the first pass, verification apart.
+    pub open_ms: f64,
+    /// The pass.
+    pub prefill_ms: f64,
+    /// What the firmware waited for reads in it.
+    pub io_wait_ms: f64,
+}
+
+/// Reads of a run's pass.
+#[derive(Deserialize)]
+pub struct Io {
+    /// Bytes.
+    pub bytes: u64,
+    /// Requests to the system.
+    pub requests: u64,
 }
 
 #[derive(Deserialize)]
@@ -101,17 +128,18 @@ struct MemoryAccount {
     measured_peak_bytes: Option<u64>,
 }
 
-fn one(arguments: &Bench, ids: &Path, interrupt: &Interrupt) -> Result<Outcome> {
+/// Runs the ids of a file in a fresh process.
+pub fn one(pack: &Path, machine: &Machine, ids: &Path, interrupt: &Interrupt) -> Result<Outcome> {
     let failed = |message: String| Error::new("bench-run", Exit::Runtime, message);
     let program = std::env::current_exe().map_err(|error| failed(format!("this program: {error}")))?;
     let before = available();
     let start = Instant::now();
     let mut child = Command::new(program)
         .args(["--json", "run"])
-        .arg(&arguments.pack)
+        .arg(pack)
         .arg("--tokens-file")
         .arg(ids)
-        .args(arguments.machine.arguments())
+        .args(machine.arguments())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -127,10 +155,10 @@ fn one(arguments: &Bench, ids: &Path, interrupt: &Interrupt) -> Result<Outcome> 
     if !status.success() {
         return Err(failed(format!("a cold run ended with {status}: {}", text.trim())));
     }
-    let Report { time, memory } =
+    let Report { time, io, top, memory } =
         serde_json::from_str(&text).map_err(|error| failed(format!("a cold run's answer: {error}")))?;
     let available_drop = before.zip(least).map(|(before, least)| before.saturating_sub(least));
-    Ok(Outcome { first_token_ms, time, resident: memory.measured_peak_bytes, available_drop })
+    Ok(Outcome { first_token_ms, time, io, top, resident: memory.measured_peak_bytes, available_drop })
 }
 
 /// Looks at the machine's available memory until the process has ended (its answer fits a pipe), and returns the least.

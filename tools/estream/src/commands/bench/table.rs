@@ -3,6 +3,52 @@
 use super::{BenchReport, Row};
 use estream::size::human;
 
+/// A value of a row; what was not measured is nothing, never zero.
+enum Cell {
+    Text(String),
+    Plain(Option<f64>),
+    Ms(Option<f64>),
+    Share(Option<f64>),
+    Bytes(Option<u64>),
+    Rate(Option<f64>),
+}
+
+/// A column: its name for people, its name for programs, its value.
+type Column = (&'static str, &'static str, fn(&Row) -> Cell);
+
+const COLUMNS: [Column; 19] = [
+    ("test", "test", |row| Cell::Text(row.test.clone())),
+    ("tokens/s", "tokens_per_second", |row| {
+        Cell::Plain(row.warm.as_ref().map(|warm| warm.tokens_per_second))
+    }),
+    ("±", "tokens_per_second_sd", |row| {
+        Cell::Plain(row.warm.as_ref().and_then(|warm| warm.tokens_per_second_sd))
+    }),
+    ("prefill", "prefill_ms", |row| Cell::Ms(row.warm.as_ref().map(|warm| warm.prefill_ms))),
+    ("waiting", "io_wait_ms", |row| Cell::Ms(row.warm.as_ref().map(|warm| warm.io_wait_ms))),
+    ("reading", "reading_ms", |row| Cell::Ms(row.overlap().map(|overlap| overlap.reading_ms))),
+    ("computing", "computing_ms", |row| Cell::Ms(row.overlap().map(|overlap| overlap.computing_ms))),
+    ("bubbles", "bubble_rate", |row| Cell::Share(row.overlap().map(|overlap| overlap.bubble_rate))),
+    ("reads alone", "reads_alone_ms", |row| Cell::Ms(row.warm.as_ref().and_then(|warm| warm.reads_alone_ms))),
+    ("resident", "resident_ms", |row| Cell::Ms(row.resident.map(|resident| resident.prefill_ms))),
+    ("total/longer", "total_over_longer", |row| Cell::Plain(row.total_over_longer)),
+    ("MAC/s", "macs_per_second", |row| Cell::Rate(row.resident.map(|resident| resident.macs_per_second))),
+    ("read", "read_bytes", |row| Cell::Bytes(row.warm.as_ref().map(|warm| warm.read_bytes))),
+    ("read/s", "read_bytes_per_second", |row| {
+        let rate = row.warm.as_ref().and_then(|warm| warm.read_bytes_per_second);
+        Cell::Bytes(rate.map(|rate| rate as u64))
+    }),
+    ("of the best", "share_of_best", |row| {
+        Cell::Share(row.warm.as_ref().and_then(|warm| warm.share_of_best))
+    }),
+    ("requests", "requests", |row| Cell::Rate(row.warm.as_ref().map(|warm| warm.requests as f64))),
+    ("cold first token", "cold_first_token_ms", |row| {
+        Cell::Ms(row.cold.as_ref().map(|cold| cold.first_token_ms))
+    }),
+    ("cold prefill", "cold_prefill_ms", |row| Cell::Ms(row.cold.as_ref().map(|cold| cold.prefill_ms))),
+    ("peak", "peak_bytes", |row| Cell::Bytes(row.cold.as_ref().and_then(|cold| cold.peak_bytes))),
+];
+
 /// The report as markdown.
 #[must_use]
 pub fn markdown(report: &BenchReport) -> String {
@@ -19,13 +65,26 @@ pub fn markdown(report: &BenchReport) -> String {
         report.read_mode,
         report.pages
     );
-    text += "| test | tokens/s | prefill | waiting | reading | computing | bubbles | read | cold first token | cold prefill | peak |\n";
-    text += "|---|---|---|---|---|---|---|---|---|---|---|\n";
+    let names: Vec<_> = COLUMNS.iter().map(|(name, ..)| *name).collect();
+    text += &format!("| {} |\n|{}\n", names.join(" | "), "---|".repeat(COLUMNS.len()));
     for row in &report.rows {
-        text += &format!("| {} |\n", cells(row, &Words).join(" | "));
+        let cells: Vec<_> = COLUMNS.iter().map(|(.., value)| for_people(value(row))).collect();
+        text += &format!("| {} |\n", cells.join(" | "));
+    }
+    let storage = &report.storage;
+    text += &format!(
+        "\nstorage at its best: {}/s with requests of {}, {} in flight; {}/s into 4 KiB pages\n",
+        human(storage.best_bytes_per_second as u64),
+        human(storage.request_bytes),
+        storage.depth,
+        human(storage.small_pages_bytes_per_second as u64)
+    );
+    if report.rows.iter().any(|row| row.warm.as_ref().is_some_and(|warm| warm.read_bytes_expected.is_some()))
+    {
+        text += "every byte that was read was called for by the routes or counted as read in vain, and none was read twice\n";
     }
     if let Some(tokens) = report.io_bound_below_tokens {
-        text += &format!("\nreads take longer than computing below {tokens:.0} tokens\n");
+        text += &format!("reads take longer than computing below {tokens:.0} tokens\n");
     }
     if let Some(cache) = report.page_cache {
         text += &format!("page cache before a cold run: {cache}\n");
@@ -36,87 +95,39 @@ pub fn markdown(report: &BenchReport) -> String {
 /// The report as CSV; an empty field was not measured.
 #[must_use]
 pub fn csv(report: &BenchReport) -> String {
-    let mut text = String::from(
-        "test,tokens_per_second,tokens_per_second_sd,prefill_ms,io_wait_ms,reading_ms,computing_ms,bubble_rate,read_bytes,\
-         cold_first_token_ms,cold_prefill_ms,peak_bytes\n",
-    );
+    let names: Vec<_> = COLUMNS.iter().map(|(_, name, _)| *name).collect();
+    let mut text = names.join(",") + "\n";
     for row in &report.rows {
-        text += &(cells(row, &Numbers).join(",") + "\n");
+        let cells: Vec<_> = COLUMNS.iter().map(|(.., value)| for_programs(value(row))).collect();
+        text += &(cells.join(",") + "\n");
     }
     text
 }
 
-/// How numbers are written.
-trait Style {
-    fn speed(&self, mean: f64, sd: Option<f64>) -> Vec<String>;
-    fn ms(&self, value: f64) -> String;
-    fn rate(&self, value: f64) -> String;
-    fn bytes(&self, value: u64) -> String;
-    fn nothing(&self) -> String;
+fn for_people(cell: Cell) -> String {
+    let text = match cell {
+        Cell::Text(text) => Some(text),
+        Cell::Plain(value) => {
+            value.map(|value| if value < 10.0 { format!("{value:.3}") } else { format!("{value:.1}") })
+        }
+        Cell::Ms(value) => value.map(|value| format!("{value:.1} ms")),
+        Cell::Share(value) => value.map(|value| format!("{:.1} %", 100.0 * value)),
+        Cell::Bytes(value) => value.map(human),
+        Cell::Rate(value) => value.map(|value| match value {
+            value if value >= 1e9 => format!("{:.1} G", value / 1e9),
+            value => format!("{value:.0}"),
+        }),
+    };
+    text.unwrap_or_else(|| "–".to_owned())
 }
 
-/// For people.
-struct Words;
-/// For programs.
-struct Numbers;
-
-impl Style for Words {
-    fn speed(&self, mean: f64, sd: Option<f64>) -> Vec<String> {
-        let sd = sd.map(|sd| format!(" ± {sd:.1}")).unwrap_or_default();
-        vec![format!("{mean:.1}{sd}")]
-    }
-    fn ms(&self, value: f64) -> String {
-        format!("{value:.1} ms")
-    }
-    fn rate(&self, value: f64) -> String {
-        format!("{:.1} %", 100.0 * value)
-    }
-    fn bytes(&self, value: u64) -> String {
-        human(value)
-    }
-    fn nothing(&self) -> String {
-        "–".to_owned()
-    }
-}
-
-impl Style for Numbers {
-    fn speed(&self, mean: f64, sd: Option<f64>) -> Vec<String> {
-        vec![format!("{mean:.3}"), sd.map(|sd| format!("{sd:.3}")).unwrap_or_default()]
-    }
-    fn ms(&self, value: f64) -> String {
-        format!("{value:.3}")
-    }
-    fn rate(&self, value: f64) -> String {
-        format!("{value:.5}")
-    }
-    fn bytes(&self, value: u64) -> String {
-        value.to_string()
-    }
-    fn nothing(&self) -> String {
-        String::new()
-    }
-}
-
-fn cells(row: &Row, style: &dyn Style) -> Vec<String> {
-    let ms = |value: Option<f64>| value.map_or_else(|| style.nothing(), |value| style.ms(value));
-    let bytes = |value: Option<u64>| value.map_or_else(|| style.nothing(), |value| style.bytes(value));
-    let (warm, cold) = (row.warm.as_ref(), row.cold.as_ref());
-    let overlap = warm.and_then(|warm| warm.overlap);
-    let mut cells = vec![row.test.clone()];
-    match warm {
-        Some(warm) => cells.extend(style.speed(warm.tokens_per_second, warm.tokens_per_second_sd)),
-        None => cells.extend(style.speed(0.0, None).iter().map(|_| style.nothing())),
-    }
-    cells.extend([
-        ms(warm.map(|warm| warm.prefill_ms)),
-        ms(warm.map(|warm| warm.io_wait_ms)),
-        ms(overlap.map(|overlap| overlap.reading_ms)),
-        ms(overlap.map(|overlap| overlap.computing_ms)),
-        overlap.map_or_else(|| style.nothing(), |overlap| style.rate(overlap.bubble_rate)),
-        bytes(warm.map(|warm| warm.read_bytes)),
-        ms(cold.map(|cold| cold.first_token_ms)),
-        ms(cold.map(|cold| cold.prefill_ms)),
-        bytes(cold.and_then(|cold| cold.peak_bytes)),
-    ]);
-    cells
+fn for_programs(cell: Cell) -> String {
+    let text = match cell {
+        Cell::Text(text) => Some(text),
+        Cell::Plain(value) | Cell::Ms(value) => value.map(|value| format!("{value:.3}")),
+        Cell::Share(value) => value.map(|value| format!("{value:.5}")),
+        Cell::Bytes(value) => value.map(|value| value.to_string()),
+        Cell::Rate(value) => value.map(|value| format!("{value:.0}")),
+    };
+    text.unwrap_or_default()
 }
