@@ -10,6 +10,7 @@
 //! are taken only where a whole strip does not fit beside 32 rows.
 #![forbid(unsafe_code)]
 
+use crate::kernels::hexagon::scatter::Aim;
 use crate::pipeline::{CHAIN_TILES, Cut};
 use core::ops::Range;
 use estream_idl::address::TILE;
@@ -22,7 +23,7 @@ pub(super) const CHAIN_BYTES: usize = CHAIN_TILES * TILE_BYTES;
 /// Bytes between two borders that no chain crosses.
 pub const STRETCH: usize = 256 << 10;
 /// Bytes that say where a row goes.
-pub const TARGET_BYTES: usize = 8;
+pub const TARGET_BYTES: usize = size_of::<Aim>() / 2;
 /// Bytes of the unit's scales and biases, which stand first.
 pub const BIAS_BYTES: usize = 256;
 
@@ -108,7 +109,7 @@ pub struct Layout {
     pub rows: usize,
     /// An i32 a row: the power of two that it is raised by.
     pub exponents: usize,
-    /// Eight bytes a row: where it goes, and what it is multiplied by on the way.
+    /// [`Aim`]s, one a row pair: where rows go, and what they are multiplied by on the way.
     pub targets: usize,
     /// Gathered activations of gate and up.
     pub z: Operand,

@@ -9,12 +9,15 @@
 //! product's chain on k. No cut by rows, parts, threads or budget changes a bit (law 1).
 
 use super::Machine;
-use super::layout::{Layout, Operand, TARGET_BYTES, TILE_BYTES, chains};
+use super::layout::{Layout, Operand, TILE_BYTES, chains};
 use super::pad::Pad;
 use crate::executor::{Run, Work, share};
 use crate::kernels::Chain;
+use crate::kernels::hexagon::activate::{BLOCK, activate, gate_offsets};
 use crate::kernels::hexagon::decode::{OVERFLOW, PAIRS, Planes, Tile};
-use crate::kernels::hexagon::hvx::{self, FLOATS, V, splat_f, zero};
+use crate::kernels::hexagon::gather::pack_rows;
+use crate::kernels::hexagon::hvx::{self, FLOATS, V, add_qv, first_q, lift, splat_f, zero};
+use crate::kernels::hexagon::scatter::{Aim, scatter, weighted};
 use crate::kernels::hexagon::tiles::{self, ACTIVATION_ROOM, Exponent};
 use crate::linear::Weights;
 use crate::pipeline::{Activate, CHAIN_TILES, Decode, Fetch, Matrix, Multiply, Piece, Scatter, Table};
@@ -185,7 +188,8 @@ pub(super) fn gather<'r>(
             unsafe {
                 match whole {
                     [Some(a), Some(b)] => {
-                        column.fill(a.iter().zip(b).map(|(&a, &b)| tiles::pack([a, b], powers)))
+                        let (to, stride) = column.raw();
+                        pack_rows([a, b], powers, to, stride);
                     }
                     _ => column.fill((first..first + count).map(|tile| {
                         tiles::pack(rows.map(|row| row.map_or(zero(), |row| vector(row, tile))), powers)
@@ -233,32 +237,41 @@ struct Job<'a> {
     sink: Sink<'a>,
 }
 
-/// Where a row goes: its row of the output, and its factor.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-struct Target {
-    place: u32,
-    factor: f32,
-}
-
-const _: () = assert!(size_of::<Target>() == TARGET_BYTES);
-
 impl Job<'_> {
-    /// Notes where the chunk's rows go, once for all strips.
+    /// Notes where the chunk's rows go, once for all strips, and what their gates are offset by, a word a row pair, where
+    /// their exponents stood, which nobody reads after this.
     fn aim(&self) {
+        let Self { context: Context { pad, .. }, layout, .. } = *self;
         // SAFETY: the run has not begun: nobody else is at work on the pad.
-        let targets = unsafe { self.context.pad.slice_mut::<Target>(self.layout.targets, self.rows) };
-        for (row, target) in targets.iter_mut().enumerate() {
-            let exponent = self.exponents(row / 2)[row % 2];
-            *target = match self.sink {
-                Sink::Routes(routes, _) => Target {
-                    place: routes[row].token,
-                    factor: routes[row].weight * exponent.power(-2, -ACTIVATION_ROOM),
-                },
-                Sink::Rows { first, .. } => {
-                    Target { place: (first + row) as u32, factor: exponent.power(-1, 0) }
-                }
+        let aims = unsafe { pad.slice_mut::<Aim>(layout.targets, self.rows.div_ceil(2)) };
+        // SAFETY: as above; `gather`, which has ended, wrote those of whole tiles.
+        let held = unsafe { pad.slice_mut::<i32>(layout.exponents, self.row_tiles() * TILE) };
+        let stride = self.columns(0).0.stride() * size_of::<f32>();
+        aims.fill(Aim::default());
+        for (row, &held) in held[..self.rows].iter().enumerate() {
+            let (place, factor) = match self.sink {
+                Sink::Routes(routes, _) => (
+                    routes[row].token as usize,
+                    routes[row].weight * Exponent(held).power(-2, -ACTIVATION_ROOM),
+                ),
+                Sink::Rows { first, .. } => (first + row, Exponent(held).power(-1, 0)),
             };
+            assert!(place < self.places(), "a row of the output");
+            let aim = &mut aims[row / 2];
+            aim.rows[row % 2] = place * stride;
+            aim.factors[row % 2] = first_q(lift(splat_f(factor)));
+        }
+        for pair in 0..held.len() / 2 {
+            let exponents = [Exponent(held[2 * pair]), Exponent(held[2 * pair + 1])];
+            held[pair] = gate_offsets(exponents).cast_signed();
+        }
+    }
+
+    /// Rows of one strip of the output.
+    fn places(&self) -> usize {
+        match self.sink {
+            Sink::Routes(_, grid) => grid.rows(),
+            Sink::Rows { all, .. } => all,
         }
     }
 
@@ -295,26 +308,11 @@ impl Job<'_> {
         }
     }
 
-    /// The exponents of a row pair.
-    fn exponents(&self, pair: usize) -> [Exponent; 2] {
-        // SAFETY: written by `gather`, before the run began, and by nobody since.
-        let held = unsafe { self.context.pad.slice::<i32>(self.layout.exponents + 8 * pair, 2) };
-        [Exponent(held[0]), Exponent(held[1])]
-    }
-
-    /// Vector `pair` of the output tiles at `at`.
-    fn output(&self, at: usize, pair: usize) -> V {
-        // SAFETY: the tile was stored before the executor's number let this share begin, and is not begun anew before
-        // the share has ended.
-        unsafe { self.context.pad.read(at + pair * VECTOR) }
-    }
-
-    /// Counts the halves of `vectors` that left the range, where any of what was seen did.
-    fn count(&self, seen: V, vectors: impl Iterator<Item = V>) {
-        if tiles::saturated(seen) {
-            let count = vectors.map(|v| tiles::count_saturated(&[v])).sum();
-            Machine::add(&self.context.machine.saturated, count);
-        }
+    /// Counts the halves of `vectors` that left the range.
+    #[cold]
+    #[inline(never)]
+    fn count(&self, vectors: &[V]) {
+        Machine::add(&self.context.machine.saturated, tiles::count_saturated(vectors));
     }
 
     /// Where a strip's columns go: the grid, the row that the chunk's places count from, the columns, and whether they are
@@ -329,20 +327,18 @@ impl Job<'_> {
         }
     }
 
-    /// Scatters row pairs whose columns are not whole vectors, or which have one row.
-    fn scatter_loose(&self, halves: V, targets: &[Target], strip: usize) {
+    /// Scatters the first `rows` rows of a pair whose columns are not whole vectors, or which has one row.
+    fn scatter_loose(&self, halves: V, aim: &Aim, rows: usize, strip: usize) {
         let (grid, base, columns, add) = self.columns(strip);
-        for (target, side) in targets.iter().zip(0..) {
-            let place = base + target.place as usize;
+        let products = weighted(halves, aim.factors);
+        for (bytes, product) in aim.rows.into_iter().zip(products).take(rows) {
+            let place = base + bytes / size_of::<f32>() / grid.stride();
             // SAFETY: a row of the output is met once in a chunk, and its columns by one strip: no other share has them.
             let mut block = unsafe { grid.block(place..place + 1, columns.clone()) };
             let row = block.row(0);
-            let held = if add { vector(row, 0) } else { zero() };
-            let factors = [splat_f(target.factor); 2];
-            let done =
-                if add { tiles::add(halves, factors, [held; 2]) } else { tiles::unpack(halves, factors) };
+            let done = hvx::float(if add { add_qv(product, vector(row, 0)) } else { product });
             let mut full = [0.0; FLOATS];
-            hvx::store(done[side], &mut full);
+            hvx::store(done, &mut full);
             row.copy_from_slice(&full[..row.len()]);
         }
     }
@@ -442,64 +438,66 @@ impl Job<'_> {
         Machine::add(&machine.weights, u32::from(worst >= OVERFLOW));
     }
 
-    fn activate_share(&self, activate: &Activate, number: u32) {
-        let (layout, pad) = (self.layout, self.context.pad);
-        let [gate, up] = [layout.o[activate.gate], layout.o[activate.up]];
-        let pairs = share(number, self.row_tiles() * PAIRS, 1);
-        let mut seen = zero();
-        let place = |pair: usize| layout.h.tile(pair / PAIRS, activate.pair) + pair % PAIRS * VECTOR;
-        for pair in pairs.clone() {
-            let falls = self.exponents(pair).map(|exponent| splat_f(exponent.power(-1, 0)));
-            let (g, u) = (self.output(gate, pair), self.output(up, pair));
-            let h = tiles::swiglu(g, u, falls);
-            seen = tiles::watch(tiles::watch(tiles::watch(seen, g), u), h);
-            // SAFETY: a row pair's vector of H is this share's alone, and nobody reads H before all pairs are activated.
-            unsafe { pad.write(place(pair), h) };
+    fn activate_share(&self, share_of: &Activate, number: u32) {
+        for tile in share(number, self.row_tiles(), 1) {
+            self.activate_tile(share_of, tile);
         }
-        // SAFETY: as above: written by this share.
-        let activated = |pair: usize| unsafe { pad.read(place(pair)) };
-        let all = |pair: usize| [self.output(gate, pair), self.output(up, pair), activated(pair)];
-        self.count(seen, pairs.flat_map(all));
     }
 
-    fn scatter_share(&self, scatter: &Scatter, number: u32) {
-        let (at, pad) = (self.layout.o[scatter.o], self.context.pad);
-        let pairs = share(number, self.row_tiles() * PAIRS, 1);
-        let (grid, base, columns, add) = self.columns(scatter.strip);
+    /// Activates a row tile. A share of less would cost more on the way there than it computes.
+    fn activate_tile(&self, share_of: &Activate, tile: usize) {
+        let (layout, pad) = (self.layout, self.context.pad);
+        let (pair, count) = (tile * PAIRS, PAIRS / BLOCK);
+        let place = layout.h.tile(tile, share_of.pair);
+        let [gates, ups] = [share_of.gate, share_of.up].map(|o| {
+            // SAFETY: the tiles were stored before the executor's number let this share begin, and are not begun anew
+            // before the share has ended.
+            unsafe { pad.slice::<[V; BLOCK]>(layout.o[o] + pair * VECTOR, count) }
+        });
         // SAFETY: written by `aim`, before the run began.
-        let targets = unsafe { pad.slice::<Target>(self.layout.targets, self.rows) };
-        // SAFETY: as in `output`: the tiles' vectors of row pairs follow each other.
-        let halves = unsafe { pad.slice::<V>(at + pairs.start * VECTOR, pairs.len()) };
-        let targets = &targets[(2 * pairs.start).min(self.rows)..(2 * pairs.end).min(self.rows)];
-        let (both, one) = targets.as_chunks::<2>();
-        let whole = columns.len() == TILE && grid.stride().is_multiple_of(TILE) && grid.rows() > 0;
-        let whole = whole && grid.pointer(0, columns.start).addr().is_multiple_of(VECTOR);
+        let offsets = unsafe { pad.slice::<[u32; BLOCK]>(layout.exponents + pair * size_of::<u32>(), count) };
+        // SAFETY: a row tile's vectors of H are this share's alone, and nobody reads H before all pairs are activated.
+        let out = unsafe { pad.slice_mut::<[V; BLOCK]>(place, count) };
+        if tiles::saturated(activate(gates, ups, offsets, out)) {
+            for blocks in [gates, ups, out] {
+                self.count(blocks.as_flattened());
+            }
+        }
+    }
+
+    fn scatter_share(&self, share_of: &Scatter, number: u32) {
+        let (at, pad) = (self.layout.o[share_of.o], self.context.pad);
+        // Whole row tiles, as `activate_tile`.
+        let pairs = share(number, self.row_tiles() * PAIRS, PAIRS);
+        if pairs.is_empty() {
+            return;
+        }
+        let (grid, base, columns, add) = self.columns(share_of.strip);
+        let rows = self.rows.clamp(2 * pairs.start, 2 * pairs.end) - 2 * pairs.start;
+        // SAFETY: written by `aim`, before the run began.
+        let aims = unsafe {
+            pad.slice::<Aim>(self.layout.targets + pairs.start * size_of::<Aim>(), rows.div_ceil(2))
+        };
+        // SAFETY: as in `activate_share`: the tiles' vectors of row pairs follow each other.
+        let halves = unsafe { pad.slice::<V>(at + pairs.start * VECTOR, aims.len()) };
         let mut seen = zero();
-        for (&halves, targets) in halves.iter().zip(both) {
-            seen = tiles::watch(seen, halves);
-            if !whole {
-                self.scatter_loose(halves, targets, scatter.strip);
-                continue;
-            }
-            let to =
-                targets.map(|target| grid.pointer(base + target.place as usize, columns.start).cast::<V>());
-            let factors = targets.map(|target| splat_f(target.factor));
-            // SAFETY: a row of the output is met once in a chunk, and its columns by one strip: no other share has these
-            // vectors, which are whole and at their borders.
-            unsafe {
-                let done = if add {
-                    tiles::add(halves, factors, to.map(|to| *to))
-                } else {
-                    tiles::unpack(halves, factors)
-                };
-                *to[0] = done[0];
-                *to[1] = done[1];
+        let mut loose = 0;
+        assert!(base + self.places() <= grid.rows(), "a strip's rows of the output");
+        if columns.len() == TILE && grid.stride().is_multiple_of(TILE) && rows > 1 {
+            let first = grid.pointer(base, columns.start).cast::<V>();
+            if first.is_aligned() {
+                loose = rows / 2;
+                // SAFETY: the places are rows of the strip by `aim`. A row of the output is met once in a chunk, and its
+                // columns by one strip: no other share has these vectors, which are whole and at their borders.
+                unsafe { scatter(&halves[..loose], &aims[..loose], first, add, &mut seen) };
             }
         }
-        if let (false, Some(&halves)) = (one.is_empty(), halves.get(both.len())) {
+        for (pair, (&halves, aim)) in halves.iter().zip(aims).enumerate().skip(loose) {
             seen = tiles::watch(seen, halves);
-            self.scatter_loose(halves, one, scatter.strip);
+            self.scatter_loose(halves, aim, rows - 2 * pair, share_of.strip);
         }
-        self.count(seen, halves.iter().copied());
+        if tiles::saturated(seen) {
+            self.count(halves);
+        }
     }
 }

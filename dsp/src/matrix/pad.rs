@@ -150,6 +150,12 @@ pub struct Column<'a> {
 }
 
 impl Column<'_> {
+    /// The first of the vectors, and the bytes from one to the next.
+    #[must_use]
+    pub const fn raw(&self) -> (*mut V, usize) {
+        (self.first.as_ptr(), self.stride)
+    }
+
     /// Writes `vectors` in order.
     ///
     /// # Panics

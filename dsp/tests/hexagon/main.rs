@@ -3,6 +3,7 @@
 mod decode;
 mod float;
 mod operator;
+mod pairs;
 mod rows;
 mod stored;
 

@@ -62,8 +62,14 @@ enum Fault {
     None,
     /// Says that a part has come before it has.
     MissingWait,
-    /// Says that a share is done while it still reads its part.
-    EarlyRelease,
+    /// Says that a share of a decoding is done while it still reads its part: C is free a step early.
+    EarlyDecode,
+    /// Says that a product is done while the unit still reads its weights: D is free a step early.
+    EarlyProduct,
+    /// Says that a share of an activation is done while it still reads its products: O is free a step early.
+    EarlyActivation,
+    /// Says that a share of a scatter is done while it still reads its product: O is free a step early.
+    EarlyScatter,
 }
 
 struct Checked<'a> {
@@ -96,6 +102,23 @@ impl<'a> Checked<'a> {
             1..=4 => std::thread::yield_now(),
             _ => {}
         }
+    }
+
+    /// Whether this piece of work is one that makes the mistake.
+    fn makes(&self, fault: Fault) -> bool {
+        self.fault == fault && self.random().is_multiple_of(4)
+    }
+
+    /// Ends the reading of a buffer, unless the reader only says so.
+    fn end_read(&self, fault: Fault, pick: impl FnOnce(&mut Ledger) -> &mut Buffer) {
+        if self.makes(fault) {
+            return;
+        }
+        self.with(|ledger| {
+            let buffer = pick(ledger);
+            buffer.users = buffer.users.saturating_sub(1);
+            Ok(())
+        });
     }
 
     fn with(&self, body: impl FnOnce(&mut Ledger) -> Result<(), String>) {
@@ -154,16 +177,9 @@ impl Work for Checked<'_> {
             ledger.c[decode.c].begin_read(turn, 1, "C")?;
             ledger.d[decode.d].begin_write(turn, "D")
         });
-        if self.fault == Fault::EarlyRelease && self.random().is_multiple_of(4) {
-            // The share is said to be done; C stays in use.
-            return self.with(|ledger| {
-                ledger.d[decode.d].end_write(SHARES);
-                Ok(())
-            });
-        }
         self.pause();
+        self.end_read(Fault::EarlyDecode, |ledger| &mut ledger.c[decode.c]);
         self.with(|ledger| {
-            ledger.c[decode.c].users = ledger.c[decode.c].users.saturating_sub(1);
             ledger.d[decode.d].end_write(SHARES);
             Ok(())
         });
@@ -185,8 +201,8 @@ impl Work for Checked<'_> {
             Ok(())
         });
         self.pause();
+        self.end_read(Fault::EarlyProduct, |ledger| &mut ledger.d[multiply.d]);
         self.with(|ledger| {
-            ledger.d[multiply.d].users = ledger.d[multiply.d].users.saturating_sub(1);
             ledger.o[multiply.o].end_write(self.parts[usize::from(piece.matrix == Matrix::Down)]);
             Ok(())
         });
@@ -200,10 +216,10 @@ impl Work for Checked<'_> {
             ledger.o[activate.up].begin_read(up, parts, "O")
         });
         self.pause();
+        for o in [activate.gate, activate.up] {
+            self.end_read(Fault::EarlyActivation, |ledger| &mut ledger.o[o]);
+        }
         self.with(|ledger| {
-            for o in [activate.gate, activate.up] {
-                ledger.o[o].users = ledger.o[o].users.saturating_sub(1);
-            }
             *ledger.activated.entry(self.table.pair_number(activate.pair)).or_default() += 1;
             Ok(())
         });
@@ -214,8 +230,8 @@ impl Work for Checked<'_> {
         let parts = self.parts[1];
         self.with(|ledger| ledger.o[scatter.o].begin_read(strip, parts, "O"));
         self.pause();
+        self.end_read(Fault::EarlyScatter, |ledger| &mut ledger.o[scatter.o]);
         self.with(|ledger| {
-            ledger.o[scatter.o].users = ledger.o[scatter.o].users.saturating_sub(1);
             *ledger.scattered.entry(self.table.strip_number(scatter.strip)).or_default() += 1;
             Ok(())
         });
@@ -260,13 +276,35 @@ fn a_missing_dma_wait_is_found() {
     assert!(broken.starts_with("C is read"), "{broken}");
 }
 
+/// What the ledger says of a worker that gives a buffer up while somebody is at work on it.
+fn reused(fault: Fault, buffer: &str) {
+    for seed in 0..20 {
+        if let Err(broken) = run([0, 4, 4, 40, 40, 1], 2, seed, fault) {
+            assert!(broken.starts_with(buffer) && broken.contains("overwritten"), "{fault:?}: {broken}");
+            return;
+        }
+    }
+    panic!("{fault:?}: nobody notices");
+}
+
 #[test]
-fn a_buffer_reused_early_is_found() {
-    let found = (0..20).any(|seed| {
-        run([0, 4, 4, 8, 8, 1], 2, seed, Fault::EarlyRelease)
-            .is_err_and(|broken| broken.contains("overwritten"))
-    });
-    assert!(found, "C is overwritten while a share still reads it");
+fn compressed_bytes_fetched_over_a_step_early_are_found() {
+    reused(Fault::EarlyDecode, "C is");
+}
+
+#[test]
+fn weights_decoded_over_a_step_early_are_found() {
+    reused(Fault::EarlyProduct, "D is");
+}
+
+#[test]
+fn products_stored_over_before_their_activation_are_found() {
+    reused(Fault::EarlyActivation, "O is");
+}
+
+#[test]
+fn products_stored_over_before_their_scatter_are_found() {
+    reused(Fault::EarlyScatter, "O is");
 }
 
 #[test]

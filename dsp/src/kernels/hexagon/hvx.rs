@@ -68,6 +68,13 @@ pub fn lift(v: V) -> Q {
     add(v, zero())
 }
 
+/// Entry b mod 16 of the table in the low halves of `table`'s first sixteen words: even bytes, odd bytes.
+#[must_use]
+#[inline(always)]
+pub fn lookup(codes: V, table: V) -> (V, V) {
+    lookup_in(codes, table, 0)
+}
+
 /// The largest unsigned halfword of all lanes.
 #[must_use]
 #[inline(always)]

@@ -4,11 +4,16 @@
 //! `hmx-model`: its results are the skel's, bit for bit as v73 computes them. What is here belongs to one vector thread;
 //! [`crate::matrix`] has the machine around it.
 
+pub mod activate;
 pub mod decode;
 pub mod float;
 #[allow(unsafe_code)]
+pub mod gather;
+#[allow(unsafe_code)]
 pub mod hvx;
 pub mod rows;
+#[allow(unsafe_code)]
+pub mod scatter;
 #[allow(unsafe_code)]
 mod steady;
 pub mod tiles;

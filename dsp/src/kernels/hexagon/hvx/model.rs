@@ -172,8 +172,7 @@ pub fn max_w(a: V, b: V) -> V {
 #[must_use]
 #[inline(always)]
 pub fn max_uh(a: V, b: V) -> V {
-    let (a, b) = (halves(a), halves(b));
-    of_halves(core::array::from_fn(|i| a[i].max(b[i])))
+    half_lanes(a, b, u16::max)
 }
 
 /// `a` where `x > y` as signed words, else `b`.
@@ -201,13 +200,81 @@ pub fn rotate(v: V, count: u32) -> V {
     of_bytes(turned)
 }
 
-/// Entry b mod 16 of the table in the low halves of `table`'s first sixteen words: even bytes, odd bytes.
+/// Entry b mod 16 of table `number` of the four that a vector holds: even bytes, odd bytes. Table 0 is the low halves of
+/// the first sixteen words, 1 those of the others, 2 and 3 the high halves.
 #[must_use]
 #[inline(always)]
-pub fn lookup(codes: V, table: V) -> (V, V) {
+pub fn lookup_in(codes: V, tables: V, number: u32) -> (V, V) {
     let codes = bytes(codes);
-    let entry = |place: usize| table.0[usize::from(codes[place] & 15)] as u16;
+    let word = |place: usize| tables.0[usize::from(codes[place] & 15) + 16 * (number as usize % 2)];
+    let entry = |place: usize| (word(place) >> (16 * (number / 2 % 2))) as u16;
     (of_halves(core::array::from_fn(|i| entry(2 * i))), of_halves(core::array::from_fn(|i| entry(2 * i + 1))))
+}
+
+#[inline(always)]
+fn half_lanes(a: V, b: V, f: impl Fn(u16, u16) -> u16) -> V {
+    let (a, b) = (halves(a), halves(b));
+    of_halves(core::array::from_fn(|i| f(a[i], b[i])))
+}
+
+/// Halfwords, sum.
+#[must_use]
+#[inline(always)]
+pub fn add_h(a: V, b: V) -> V {
+    half_lanes(a, b, u16::wrapping_add)
+}
+
+/// Unsigned halfwords, sum or the largest there is.
+#[must_use]
+#[inline(always)]
+pub fn add_uh(a: V, b: V) -> V {
+    half_lanes(a, b, u16::saturating_add)
+}
+
+/// Unsigned halfwords, difference or 0.
+#[must_use]
+#[inline(always)]
+pub fn sub_uh(a: V, b: V) -> V {
+    half_lanes(a, b, u16::saturating_sub)
+}
+
+/// Signed halfwords as fractions of 2^15, product, rounded and held in range.
+#[must_use]
+#[inline(always)]
+pub fn mul_h(a: V, b: V) -> V {
+    half_lanes(a, b, |a, b| {
+        let product = i32::from(a.cast_signed()) * i32::from(b.cast_signed());
+        // −1 · −1 is the one product out of range.
+        ((product + (1 << 14)) >> 15).min(i32::from(i16::MAX)) as u16
+    })
+}
+
+/// Halfwords, to the left.
+#[must_use]
+#[inline(always)]
+pub fn shl_h(a: V, bits: u32) -> V {
+    half_lanes(a, a, |a, _| a << (bits & 15))
+}
+
+/// Signed halfwords, to the right.
+#[must_use]
+#[inline(always)]
+pub fn sar_h(a: V, bits: u32) -> V {
+    half_lanes(a, a, |a, _| (a.cast_signed() >> (bits & 15)).cast_unsigned())
+}
+
+/// The high bytes of halfwords: `low`'s in the even bytes, `high`'s in the odd ones.
+#[must_use]
+#[inline(always)]
+pub fn high_bytes(low: V, high: V) -> V {
+    half_lanes(low, high, |low, high| low >> 8 | high & 0xff00)
+}
+
+/// Halves as signed halfwords, towards zero.
+#[must_use]
+#[inline(always)]
+pub fn whole_h(v: V) -> V {
+    V(unit::h_from_hf(&v.0))
 }
 
 /// Signed bytes to halfwords: even bytes, odd bytes.
@@ -371,6 +438,20 @@ pub fn load(from: &[f32; 32]) -> V {
 #[inline(always)]
 pub fn store(v: V, to: &mut [f32; 32]) {
     *to = v.0.map(f32::from_bits);
+}
+
+/// The first lane's bits as the unit holds it, for [`splat_q`].
+#[must_use]
+#[inline(always)]
+pub fn first_q(q: Q) -> u32 {
+    q.0[0]
+}
+
+/// What [`first_q`] gave, in all lanes.
+#[must_use]
+#[inline(always)]
+pub fn splat_q(bits: u32) -> Q {
+    Q([bits; 32])
 }
 
 /// The vector as words.

@@ -85,8 +85,26 @@ words! {
     fn max_uh(a: V, b: V) -> V = V(q6_vuh_vmax_vuhvuh(a.0, b.0));
     /// The vector turned towards lane 0 by `bytes`.
     fn rotate(v: V, bytes: u32) -> V = V(q6_v_vror_vr(v.0, bytes.cast_signed()));
-    /// Entry b mod 16 of the table in the low halves of `table`'s first sixteen words: even bytes, odd bytes.
-    fn lookup(bytes: V, table: V) -> (V, V) = split(q6_wh_vlut16_vbvhr_nomatch(bytes.0, table.0, 0));
+    /// Entry b mod 16 of table `number` of the four that a vector holds: even bytes, odd bytes. Table 0 is the low halves
+    /// of the first sixteen words, 1 those of the others, 2 and 3 the high halves.
+    fn lookup_in(bytes: V, tables: V, number: u32) -> (V, V) =
+        split(q6_wh_vlut16_vbvhr_nomatch(bytes.0, tables.0, number.cast_signed()));
+    /// Halfwords, sum.
+    fn add_h(a: V, b: V) -> V = V(q6_vh_vadd_vhvh(a.0, b.0));
+    /// Unsigned halfwords, sum or the largest there is.
+    fn add_uh(a: V, b: V) -> V = V(q6_vuh_vadd_vuhvuh_sat(a.0, b.0));
+    /// Unsigned halfwords, difference or 0.
+    fn sub_uh(a: V, b: V) -> V = V(q6_vuh_vsub_vuhvuh_sat(a.0, b.0));
+    /// Signed halfwords as fractions of 2^15, product, rounded and held in range.
+    fn mul_h(a: V, b: V) -> V = V(q6_vh_vmpy_vhvh_s1_rnd_sat(a.0, b.0));
+    /// Halfwords, to the left.
+    fn shl_h(a: V, bits: u32) -> V = V(q6_vh_vasl_vhr(a.0, bits.cast_signed()));
+    /// Signed halfwords, to the right.
+    fn sar_h(a: V, bits: u32) -> V = V(q6_vh_vasr_vhr(a.0, bits.cast_signed()));
+    /// The high bytes of halfwords: `low`'s in the even bytes, `high`'s in the odd ones.
+    fn high_bytes(low: V, high: V) -> V = V(q6_vb_vshuffo_vbvb(high.0, low.0));
+    /// Halves as signed halfwords, towards zero.
+    fn whole_h(v: V) -> V = V(q6_vh_equals_vhf(v.0));
     /// Signed bytes to halfwords: even bytes, odd bytes.
     fn widen_b(v: V) -> (V, V) = split(q6_wh_vsxt_vb(v.0));
     /// Unsigned bytes to halfwords in order: the first 64, the last 64.
@@ -223,6 +241,20 @@ pub fn load(from: &[f32; 32]) -> V {
 pub fn store(v: V, to: &mut [f32; 32]) {
     // SAFETY: the array is 128 bytes, and the write asks for no alignment.
     unsafe { core::ptr::from_mut(to).cast::<HvxVector>().write_unaligned(v.0) }
+}
+
+/// The first lane's bits as the unit holds it, for [`splat_q`].
+#[must_use]
+#[inline(always)]
+pub fn first_q(q: Q) -> u32 {
+    to_words(V(q.0))[0]
+}
+
+/// What [`first_q`] gave, in all lanes.
+#[must_use]
+#[inline(always)]
+pub fn splat_q(bits: u32) -> Q {
+    Q(splat(bits).0)
 }
 
 /// The vector as words.
