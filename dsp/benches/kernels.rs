@@ -164,7 +164,8 @@ fn multiply(c: &mut Criterion) {
                 b.iter(|| {
                     let out = Block::new(&mut out, COLUMNS);
                     let weights = Decoded { format, k: K, words: &words, ahead: &[] };
-                    products.multiply(Rows::new(black_box(&rows), stride), weights, out, Chain::Start);
+                    let rows = Rows::new(black_box(&rows), stride);
+                    products.multiply(rows.into(), weights, out, Chain::Start);
                 });
             });
         }
@@ -218,7 +219,7 @@ fn expert(c: &mut Criterion) {
                 products.decode(Strip { format, k: K, bytes: &bytes }, 0..K / 32, &mut words);
                 let weights = Decoded { format, k: K, words: &words, ahead: &[] };
                 let out = Block::new(&mut out, COLUMNS);
-                products.multiply(Rows::new(&rows, stride), weights, out, Chain::Start);
+                products.multiply(Rows::new(&rows, stride).into(), weights, out, Chain::Start);
             });
         });
     }

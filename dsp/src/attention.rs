@@ -16,8 +16,8 @@ use estream_idl::address::TILE;
 use estream_idl::operator::Operator;
 use estream_idl::recipe::{Attention, QkNorm};
 
-/// Query rows of one task.
-pub const QUERY_ROWS: usize = 32;
+/// Query rows of one task: keys and values come from far for long prompts, once a task.
+pub const QUERY_ROWS: usize = 64;
 
 /// Elements of scratch that one worker needs: the scores of its query rows.
 pub const SCRATCH: usize = QUERY_ROWS * KEY_BLOCK;
@@ -192,11 +192,13 @@ impl Pass<'_> {
             let present = KEY_BLOCK.min(span.tokens as usize - from);
             let at = (kv_head * self.blocks() + span.first_block as usize + block) * block_len;
             let mut products = Block::new(&mut scores[..count * KEY_BLOCK], KEY_BLOCK);
+            // The same of half a block, whose scores these rows would not look at.
+            let reaching = |half: usize| (from + half * TILE).saturating_sub(position).min(rows);
             for half in 0..present.div_ceil(TILE) {
                 let weights = &keys[at + half * key_width * TILE..][..key_width * TILE];
-                let columns = half * TILE..(half + 1) * TILE;
-                let products = products.part(0..count, columns);
-                kernels.multiply(queries.slice(first..rows), weights, products, Chain::Start);
+                let (columns, reaching) = (half * TILE..(half + 1) * TILE, reaching(half));
+                let products = products.part(reaching - first..count, columns);
+                kernels.multiply(queries.slice(reaching..rows), weights, products, Chain::Start);
             }
             for (row, scores) in scores.chunks_exact_mut(KEY_BLOCK).take(count).enumerate() {
                 let row = first + row;

@@ -7,11 +7,12 @@
 //!
 //! Z, D and H are in the packing of the backend's [`Products`]; a 32-block of H is packed as soon as its pair is activated,
 //! since it depends on nothing else (law 1e). Rows are packed once a layer, before they are gathered: a token goes to
-//! several experts.
+//! several experts. Where a row is read a few times a strip and no more, as products in integers do, it is read where it
+//! was packed, and Z stays empty; products in f32 read it for each vector of weights, and gather.
 //!
 //! Natively pieces are decoded where they lie: `fetch` names the bytes, and the product before asks the caches for them.
 
-use crate::kernels::{Decoded, Kernels, Products, Strip, WORD};
+use crate::kernels::{Decoded, Input, Kernels, Products, Strip, WORD};
 use crate::model;
 use crate::pipeline::{Activate, Decode, Fetch, Matrix, Multiply, Piece, Scatter, Table, Units, run_serial};
 use crate::pool::Pool;
@@ -69,8 +70,8 @@ impl<'a> Expert<'a> {
 
 /// Where a task writes: its columns of H, or of Y reading H.
 enum Stage<'a> {
-    Inward { z: Rows<'a>, hidden: Block<'a> },
-    Outward { hidden: Rows<'a>, y: Block<'a>, routes: &'a [Route] },
+    Inward { z: Input<'a>, hidden: Block<'a> },
+    Outward { hidden: Input<'a>, y: Block<'a>, routes: &'a [Route] },
 }
 
 /// One lane at work on its strips: the units of the step table over its own D and O.
@@ -192,13 +193,12 @@ impl Operator<'_> {
         let (hidden, lanes) = rest.split_at_mut(plan.h.bytes / WORD);
         for routes in routes.chunks(plan.rows) {
             let rows = routes.len();
-            let (z, hidden) = (&mut z[..rows * stride], &mut hidden[..rows * inner]);
-            self.pool.rows(Grid::new(z, stride), 16, &mut [], &|first, mut block, _| {
-                for (row, route) in routes[first..].iter().take(block.rows()).enumerate() {
-                    block.row(row).copy_from_slice(&self.x.row(route.token as usize)[..stride]);
-                }
-            });
-            let z = Rows::new(z, stride);
+            let hidden = &mut hidden[..rows * inner];
+            let z = if self.products.in_place() {
+                self.gather(routes, &mut z[..rows * stride], stride)
+            } else {
+                Input::routed(self.x, routes)
+            };
             self.stage(
                 plan,
                 lanes,
@@ -213,13 +213,23 @@ impl Operator<'_> {
                     );
                 },
             );
-            let hidden = Rows::new(hidden, inner);
+            let hidden = Input::from(Rows::new(hidden, inner));
             self.stage(plan, lanes, Grid::new(y, width), TILE, &|first, strips, block, weights, outputs| {
                 let stage = Stage::Outward { hidden, y: block, routes };
                 let mut lane = self.lane(expert, stage, first, rows, weights, outputs);
                 run_serial(&Table::new(0..0, plan.inward, first..first + strips, plan.outward), &mut lane);
             });
         }
+    }
+
+    /// Copies the routes' rows into Z.
+    fn gather<'z>(&self, routes: &[Route], z: &'z mut [f32], stride: usize) -> Input<'z> {
+        self.pool.rows(Grid::new(z, stride), 16, &mut [], &|first, mut block, _| {
+            for (row, route) in routes[first..].iter().take(block.rows()).enumerate() {
+                block.row(row).copy_from_slice(&self.x.row(route.token as usize)[..stride]);
+            }
+        });
+        Rows::new(z, stride).into()
     }
 
     fn lane<'a>(

@@ -107,7 +107,7 @@ pub fn strip_product(
         let (rows, columns) = (out.rows(), out.columns());
         let k = (strip.k - first * TILE).min(range.len() * TILE);
         let weights = Decoded { format: strip.format, k, words, ahead: &[] };
-        products.multiply(x.from_column(first * block), weights, out.part(0..rows, 0..columns), chain);
+        products.multiply(x.from_column(first * block).into(), weights, out.part(0..rows, 0..columns), chain);
         chain = Chain::Continue;
         first = range.end;
     }

@@ -65,7 +65,7 @@ pub fn check(products: &dyn Products) -> Result<(), Refusal> {
         products.decode(strip, part..part + 1, words);
         let weights = Decoded { format: strip.format, k: TILE, words, ahead: &[] };
         let chain = if part == 0 { Chain::Start } else { Chain::Continue };
-        products.multiply(x.from_column(part * block), weights, Block::new(&mut out, TILE), chain);
+        products.multiply(x.from_column(part * block).into(), weights, Block::new(&mut out, TILE), chain);
     }
     for (index, &value) in out.iter().enumerate() {
         let (row, column) = (index / TILE, index % TILE);

@@ -10,6 +10,7 @@ pub mod int8;
 mod lanes;
 pub mod math;
 mod multiply;
+pub mod peak;
 mod products;
 pub mod rows;
 pub mod scalar;
@@ -18,7 +19,7 @@ mod vector;
 #[allow(unsafe_code)]
 pub mod x86;
 
-pub use products::{Decoded, Plain, Products, WORD};
+pub use products::{Decoded, Input, Plain, Products, WORD};
 
 use crate::view::{Block, Rows};
 use core::ops::Range;

@@ -5,6 +5,7 @@
 //! its sizes, move whole 32-blocks of a row about, and hand decoded tiles back in ascending order.
 
 use super::{Chain, Kernels, Strip};
+use crate::routes::Route;
 use crate::view::{Block, Rows};
 use crate::vtcm::Packing;
 use core::ops::Range;
@@ -27,6 +28,49 @@ pub struct Decoded<'a> {
     pub ahead: &'a [u8],
 }
 
+/// The rows of a product: all of a matrix, or those that routes name, where they lie.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    rows: Rows<'a>,
+    routes: Option<&'a [Route]>,
+}
+
+impl<'a> From<Rows<'a>> for Input<'a> {
+    fn from(rows: Rows<'a>) -> Self {
+        Self { rows, routes: None }
+    }
+}
+
+impl<'a> Input<'a> {
+    /// The row of each route's token.
+    #[must_use]
+    pub const fn routed(rows: Rows<'a>, routes: &'a [Route]) -> Self {
+        Self { rows, routes: Some(routes) }
+    }
+
+    /// Rows.
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        match self.routes {
+            None => self.rows.rows,
+            Some(routes) => routes.len(),
+        }
+    }
+
+    /// Row `row` from its first word to the end of its stride (or of the data).
+    #[must_use]
+    #[inline(always)]
+    pub fn row(&self, row: usize) -> &'a [f32] {
+        self.rows.row(self.routes.map_or(row, |routes| routes[row].token as usize))
+    }
+
+    /// The columns from `first` on, all rows.
+    #[must_use]
+    pub fn from_column(&self, first: usize) -> Self {
+        Self { rows: self.rows.from_column(first), ..*self }
+    }
+}
+
 /// Products of activations by stored weights. Slices have the lengths their docs say; implementations check them once per
 /// call and panic on a breach, which only a bug in this crate can cause.
 pub trait Products: Sync {
@@ -45,7 +89,7 @@ pub trait Products: Sync {
 
     /// `out[r][c] (+)= Σ_k x[r][k] · weights[k][c]` for 32 columns, k ascending; `x` begins with the first block of
     /// `weights`.
-    fn multiply(&self, x: Rows<'_>, weights: Decoded<'_>, out: Block<'_>, chain: Chain);
+    fn multiply(&self, x: Input<'_>, weights: Decoded<'_>, out: Block<'_>, chain: Chain);
 }
 
 /// Products in f32 by the kernels of `K`: every format, rows as they lie.
@@ -71,7 +115,13 @@ impl<K: Kernels> Products for Plain<K> {
         self.0.decode(strip, tiles, out);
     }
 
-    fn multiply(&self, x: Rows<'_>, weights: Decoded<'_>, out: Block<'_>, chain: Chain) {
-        self.0.multiply(x, &weights.words[..weights.k * TILE], out, chain);
+    fn multiply(&self, x: Input<'_>, weights: Decoded<'_>, mut out: Block<'_>, chain: Chain) {
+        let (words, columns) = (&weights.words[..weights.k * TILE], out.columns());
+        let Some(routes) = x.routes else { return self.0.multiply(x.rows, words, out, chain) };
+        // Row by row, weights are loaded for each: who has many gathers them.
+        for (row, route) in routes.iter().enumerate() {
+            let token = route.token as usize;
+            self.0.multiply(x.rows.slice(token..token + 1), words, out.part(row..row + 1, 0..columns), chain);
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::stored::{Chance, Stored, formats};
 use crate::{U, bits, close};
-use estream_dsp::kernels::{Backend, Chain, Decoded, Products, Strip, int8};
+use estream_dsp::kernels::{Backend, Chain, Decoded, Input, Products, Strip, int8};
+use estream_dsp::routes::Route;
 use estream_dsp::view::{Block, Rows};
 use estream_idl::call::KernelSet;
 use estream_idl::format::Format;
@@ -18,6 +19,12 @@ fn served() -> Vec<Format> {
 /// The largest whole number that an activation becomes.
 fn most(backend: &Backend) -> f32 {
     if backend.set.contains(KernelSet::ONE_DIGIT) { 127.0 } else { 32639.0 }
+}
+
+/// The scale of a block whose largest magnitude this is: with two digits the next power of two.
+fn unit(largest: f32, most: f32) -> f32 {
+    let unit = largest / most;
+    if most == 127.0 || unit == 0.0 { unit } else { f64::from(unit).log2().ceil().exp2() as f32 }
 }
 
 /// The whole number next to `x`, of two the even one.
@@ -46,6 +53,10 @@ impl Case {
     fn random(format: Format, k: usize, rows: usize, seed: u64) -> Self {
         let mut chance = Chance(seed);
         let stored = Stored::random(format, k.next_multiple_of(32), &mut chance);
+        Self::of(stored, k, rows, chance)
+    }
+
+    fn of(stored: Stored, k: usize, rows: usize, mut chance: Chance) -> Self {
         let bytes = stored.strip();
         // Magnitudes that differ from block to block.
         let size = |chance: &mut Chance| f32::from_bits((110 + chance.below(30) as u32) << 23);
@@ -91,7 +102,7 @@ impl Case {
                 let rows = row..rows.min(row + row_step);
                 let mut whole = Block::new(&mut out, 32);
                 let x = Rows::new(&packed, stride).slice(rows.clone()).from_column(first * block);
-                products.multiply(x, weights, whole.part(rows, 0..32), chain);
+                products.multiply(x.into(), weights, whole.part(rows, 0..32), chain);
             }
             first = range.end;
         }
@@ -110,7 +121,8 @@ impl Case {
         let mut chain = 0.0f32;
         for (block, x) in self.x[row].chunks(32).enumerate() {
             let largest = x.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
-            let inverse = most / largest;
+            let unit = unit(largest, most);
+            let inverse = if most == 127.0 { most / largest } else { unit.recip() };
             let sub_block = self.stored.format.sub_block;
             let (mut products, mut mins) = (None, None);
             for (sub, x) in x.chunks(sub_block).enumerate() {
@@ -128,7 +140,7 @@ impl Case {
                 mins = Some(mins.map_or(min, |before: f32| before + min));
             }
             let value = products.unwrap_or(0.0) + mins.unwrap_or(0.0);
-            chain += largest / most * value;
+            chain += unit * value;
         }
         chain
     }
@@ -155,6 +167,46 @@ pub fn every_format_gives_the_bits_of_the_formula(backend: Backend) {
     }
 }
 
+/// Where no scale is zero or extreme, powers of two are added to exponents: blocks that allow it, blocks that do not, and
+/// both side by side.
+pub fn raised_scales_give_the_bits_of_the_formula(backend: Backend) {
+    for (seed, format) in served().into_iter().enumerate() {
+        let mut chance = Chance(seed as u64);
+        let stored = Stored::random(format, 96, &mut chance).near_one();
+        let mut case = Case::of(stored, 96, 14, chance);
+        for (block, x) in case.x.iter_mut().flat_map(|row| row.chunks_mut(32)).enumerate() {
+            let size = [0, 0, 0, 70, -70, 47, -47][block % 7];
+            x.iter_mut().for_each(|x| *x *= (f64::from(size)).exp2() as f32);
+        }
+        let got = case.run(&backend, 14, &[3], None);
+        let wanted: Vec<f32> =
+            (0..14 * 32).map(|at| case.formula(at / 32, at % 32, most(&backend))).collect();
+        assert_same(&got, &wanted, format);
+    }
+}
+
+/// Rows that routes name, out of order and more than once, are those rows.
+pub fn routed_rows_are_the_rows_that_routes_name(backend: Backend) {
+    let case = Case::random(Format::Q4_0, 64, 9, 11);
+    let whole = case.run(&backend, 9, &[2], None);
+    let products = backend.serving(&[Format::Q4_0]);
+    let packing = products.packing(&[Format::Q4_0]);
+    let stride = packing.block / 4 * 2;
+    let mut packed = vec![f32::NAN; 9 * stride];
+    for (x, packed) in case.x.iter().zip(packed.chunks_mut(stride)) {
+        products.pack(x, packed);
+    }
+    let words = case.decode(products, 0..2, packing.tile / 4);
+    let routes = [8, 0, 3, 3, 7, 1, 5].map(|token| Route { token, weight: 0.0 });
+    let mut out = vec![f32::NAN; routes.len() * 32];
+    let weights = Decoded { format: Format::Q4_0, k: 64, words: &words, ahead: &[] };
+    let input = Input::routed(Rows::new(&packed, stride), &routes);
+    products.multiply(input, weights, Block::new(&mut out, 32), Chain::Start);
+    for (route, out) in routes.iter().zip(out.chunks(32)) {
+        assert_eq!(bits(out), bits(&whole[route.token as usize * 32..][..32]), "{route:?}");
+    }
+}
+
 pub fn products_are_within_the_bound(backend: Backend) {
     for (seed, format) in served().into_iter().enumerate() {
         let (k, rows) = (512, 5);
@@ -166,7 +218,8 @@ pub fn products_are_within_the_bound(backend: Backend) {
             for (block, x) in case.x[row].chunks(32).enumerate() {
                 let largest = x.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
                 // Half a unit of the last digit, and the rounding of scale and inverse.
-                let off = f64::from(largest) * (0.501 / f64::from(most(&backend)) + 4.0 * U);
+                let unit = f64::from(unit(largest, most(&backend)));
+                let off = 0.501 * unit + 4.0 * U * f64::from(largest);
                 for (i, &x) in x.iter().enumerate() {
                     let (product, min) = case.stored.terms(32 * block + i, column);
                     exact += f64::from(x) * (product + min);

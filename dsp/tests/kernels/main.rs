@@ -59,6 +59,7 @@ macro_rules! for_backends {
     ($($checks:tt)*) => {
         suite!(kernels, scalar, estream_idl::call::KernelSet::SCALAR; $($checks)*);
         suite!(kernels, avx2, estream_idl::call::KernelSet::AVX2; $($checks)*);
+        suite!(kernels, avx512, estream_idl::call::KernelSet::AVX512_VNNI; $($checks)*);
     };
 }
 
@@ -95,6 +96,8 @@ macro_rules! integer_suite {
     ($name:ident, $set:expr) => {
         suite! { backend, $name, $set;
             integers::every_format_gives_the_bits_of_the_formula,
+            integers::raised_scales_give_the_bits_of_the_formula,
+            integers::routed_rows_are_the_rows_that_routes_name,
             integers::products_are_within_the_bound,
             integers::chains_are_cut_nowhere,
             integers::blocks_that_are_no_numbers_show_and_tiny_ones_vanish,

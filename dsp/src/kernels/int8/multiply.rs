@@ -3,9 +3,9 @@
 //! A register block is [`Dot::ROWS`] rows by [`Dot::VECTORS`] times 16 columns: its integer sums stay in registers over a
 //! 32-block, its chains over all tiles. Neither the cut into blocks nor into calls changes a chain.
 
-use super::super::{Chain, Decoded};
-use super::{CODES, Dot, HALF, TAIL, tile_words};
-use crate::view::{Block, Rows};
+use super::super::{Chain, Decoded, Input};
+use super::{CODES, Dot, HALF, SPAN, TAIL, UNFIT, tile_words};
+use crate::view::Block;
 use estream_idl::address::TILE;
 use estream_idl::format::Min;
 use zerocopy::IntoBytes;
@@ -33,18 +33,20 @@ impl Ahead<'_> {
 #[derive(Clone, Copy)]
 struct Operands<'a> {
     /// Packed rows, beginning with the tiles' first block.
-    x: Rows<'a>,
+    x: Input<'a>,
     /// The tiles, `stride` words each.
     tiles: &'a [f32],
     stride: usize,
     chain: Chain,
+    /// Whether rows' scales may be added to the exponents of all weights' scales.
+    fit: bool,
 }
 
 /// See [`super::super::Products::multiply`].
 #[inline(always)]
 pub(in super::super) fn multiply<D: Dot<QUAD>, const QUAD: usize>(
     d: D,
-    x: Rows<'_>,
+    x: Input<'_>,
     weights: Decoded<'_>,
     mut out: Block<'_>,
     chain: Chain,
@@ -52,8 +54,10 @@ pub(in super::super) fn multiply<D: Dot<QUAD>, const QUAD: usize>(
     let stride = tile_words(&weights.format);
     assert!(weights.words.len() == weights.k.div_ceil(TILE) * stride, "words of all tiles");
     assert!(out.columns() <= TILE, "a strip has 32 columns");
-    assert!(x.rows == out.rows(), "as many rows in as out");
-    let operands = Operands { x, tiles: weights.words, stride, chain };
+    assert!(x.count() == out.rows(), "as many rows in as out");
+    let scales = TILE / weights.format.sub_block * TILE;
+    let fit = D::BINARY && weights.words.chunks_exact(stride).all(|tile| fits(&tile[CODES..][..scales]));
+    let operands = Operands { x, tiles: weights.words, stride, chain, fit };
     let lines = weights.ahead.as_chunks().0;
     let turns = out.rows().div_ceil(D::ROWS) * (VECTORS / D::VECTORS) * weights.k.div_ceil(TILE);
     let ahead = &mut Ahead { lines: lines.iter(), step: lines.len().div_ceil(turns.max(1)) };
@@ -63,6 +67,13 @@ pub(in super::super) fn multiply<D: Dot<QUAD>, const QUAD: usize>(
         (_, Min::None) => rows::<D, QUAD, 2, false>(d, &operands, &mut out, ahead),
         _ => rows::<D, QUAD, 2, true>(d, &operands, &mut out, ahead),
     }
+}
+
+/// Whether the exponents of all scales lie in ±[`SPAN`].
+#[inline(always)]
+fn fits(scales: &[f32]) -> bool {
+    let fits = |scale: &f32| (scale.to_bits() >> 23 & 0xFF).wrapping_sub(127 - SPAN) < 2 * SPAN;
+    scales.iter().fold(true, |all, scale| all & fits(scale))
 }
 
 /// All rows by all columns, with `SUBS` sub-blocks a tile and, if `MIN`, a minimum each.
@@ -77,9 +88,10 @@ fn rows<D: Dot<QUAD>, const QUAD: usize, const SUBS: usize, const MIN: bool>(
     if D::VECTORS == VECTORS {
         let mut row = 0;
         while row < rows {
+            // The last rows are cut so that none is alone: one row has too few sums to hide the dot product's latency.
             row += match (D::ROWS, rows - row) {
-                (4, 4..) => block::<D, QUAD, 4, 2, SUBS, MIN>(d, operands, out, ahead, row, 0),
-                (6, 6..) => block::<D, QUAD, 6, 2, SUBS, MIN>(d, operands, out, ahead, row, 0),
+                (6, 6 | 8..) => block::<D, QUAD, 6, 2, SUBS, MIN>(d, operands, out, ahead, row, 0),
+                (3.., 3 | 5..) => block::<D, QUAD, 3, 2, SUBS, MIN>(d, operands, out, ahead, row, 0),
                 (_, 2..) => block::<D, QUAD, 2, 2, SUBS, MIN>(d, operands, out, ahead, row, 0),
                 _ => block::<D, QUAD, 1, 2, SUBS, MIN>(d, operands, out, ahead, row, 0),
             };
@@ -137,6 +149,7 @@ where
             *tail = &rest.as_chunks().0[0];
         }
         let mut values = [[d.splat(0.0); V]; R];
+        let raised = operands.fit && tails.iter().all(|tail| tail[7].to_bits() & UNFIT == 0);
         for sub in 0..SUBS {
             let mut sums = [[d.begin(0); V]; R];
             for (sums, tail) in sums.iter_mut().zip(&tails) {
@@ -154,12 +167,16 @@ where
                     }
                 }
             }
-            for v in 0..V {
-                let scale = d.load(&factors[VECTORS * sub + first + v]);
-                for (values, sums) in values.iter_mut().zip(&sums) {
-                    let value = d.mul(scale, d.values(d.total(sums[v])));
-                    values[v] = if sub == 0 { value } else { d.add(values[v], value) };
-                }
+            let scales = &factors[VECTORS * sub + first..][..V];
+            if raised {
+                weigh::<D, QUAD, R, V, true>(d, &mut values, &sums, scales, &tails, sub == 0);
+            } else {
+                weigh::<D, QUAD, R, V, false>(d, &mut values, &sums, scales, &tails, sub == 0);
+            }
+        }
+        if D::BINARY && !raised {
+            for (values, tail) in values.iter_mut().zip(&tails) {
+                *values = values.map(|value| d.mul(d.splat(tail[0]), value));
             }
         }
         for v in 0..V {
@@ -177,7 +194,8 @@ where
                 }
             }
             for ((chains, values), tail) in chains.iter_mut().zip(&values).zip(&tails) {
-                chains[v] = d.add(chains[v], d.mul(d.splat(tail[0]), values[v]));
+                let value = if D::BINARY { values[v] } else { d.mul(d.splat(tail[0]), values[v]) };
+                chains[v] = d.add(chains[v], value);
             }
         }
     }
@@ -195,6 +213,27 @@ where
         }
     }
     R
+}
+
+/// Adds the sums of one sub-block, under its scales, to the values of a block (or begins them); with `RAISED`, under the
+/// rows' scales too.
+#[inline(always)]
+fn weigh<D: Dot<QUAD>, const QUAD: usize, const R: usize, const V: usize, const RAISED: bool>(
+    d: D,
+    values: &mut [[D::Floats; V]; R],
+    sums: &[[D::Sums; V]; R],
+    scales: &[[f32; HALF]],
+    tails: &[&[f32; TAIL]; R],
+    begin: bool,
+) {
+    for (v, scale) in scales.iter().enumerate() {
+        let scale = d.load(scale);
+        for ((values, sums), tail) in values.iter_mut().zip(sums).zip(tails) {
+            let scale = if RAISED { d.raise(scale, tail[7].to_bits()) } else { scale };
+            let value = d.mul(scale, d.values(d.total(sums[v])));
+            values[v] = if begin { value } else { d.add(values[v], value) };
+        }
+    }
 }
 
 /// Sixteen columns of a row of outputs; a strip at the right edge has fewer.

@@ -5,8 +5,8 @@
 
 use super::{Columns, Dot, HALF, ONE_DIGIT, TWO_DIGITS};
 use crate::kernels::scalar::Scalar;
-use crate::kernels::{Chain, Decoded, Products, Strip};
-use crate::view::{Block, Rows};
+use crate::kernels::{Chain, Decoded, Input, Products, Strip};
+use crate::view::Block;
 use crate::vtcm::Packing;
 use core::ops::Range;
 use estream_idl::address::TILE;
@@ -93,6 +93,9 @@ impl<const DIGITS: usize> Columns for ScalarInt8<DIGITS> {
     fn values(self, a: Self::Words) -> Self::Floats {
         each(|c| a[c].cast_signed() as f32)
     }
+    fn raise(self, a: Self::Floats, by: u32) -> Self::Floats {
+        each(|c| f32::from_bits(a[c].to_bits().wrapping_add(by)))
+    }
 }
 
 impl<const DIGITS: usize> Dot<QUAD> for ScalarInt8<DIGITS> {
@@ -136,7 +139,7 @@ impl<const DIGITS: usize> Products for ScalarInt8<DIGITS> {
     fn decode(&self, strip: Strip<'_>, tiles: Range<usize>, out: &mut [f32]) {
         super::decode(*self, strip, tiles, out);
     }
-    fn multiply(&self, x: Rows<'_>, weights: Decoded<'_>, out: Block<'_>, chain: Chain) {
+    fn multiply(&self, x: Input<'_>, weights: Decoded<'_>, out: Block<'_>, chain: Chain) {
         super::multiply(*self, x, weights, out, chain);
     }
 }

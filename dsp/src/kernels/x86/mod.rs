@@ -4,15 +4,17 @@
 //! run those instructions. The generic algorithms are instantiated here, each inside one function that enables the
 //! features.
 //!
-//! An f32 form for AVX-512 would have more registers and no more multiply-adds a cycle on the cores at hand, where the
-//! 256-bit one reaches 90 % of the peak: not taken.
+//! Of the f32 kernels only the product has a form for AVX-512: on the cores at hand a 512-bit operation takes two turns of
+//! a 256-bit unit, so only what lacks registers gains.
 
 mod lanes;
+pub(super) mod peak;
+mod tall;
 mod wide;
 mod ymm;
 
 use super::int8;
-use super::{Backend, Chain, Decoded, Kernels, Plain, Products, Strip, decode, multiply, vector};
+use super::{Backend, Chain, Decoded, Input, Kernels, Plain, Products, Strip, decode, multiply, vector};
 use crate::view::{Block, Rows};
 use crate::vtcm::Packing;
 use core::ops::Range;
@@ -27,7 +29,11 @@ const LINE: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub struct Avx2(());
 
-/// Proof of the same; integer products by `vpmaddwd`, for activations of `DIGITS` digits.
+/// Proof that this processor has AVX-512 F too; the kernels of [`Avx2`] with its product.
+#[derive(Clone, Copy, Debug)]
+pub struct Avx512(());
+
+/// Proof of what [`Avx2`] proves; integer products by `vpmaddwd`, for activations of `DIGITS` digits.
 #[derive(Clone, Copy, Debug)]
 pub struct Madd<const DIGITS: usize>(());
 
@@ -46,14 +52,15 @@ pub(super) fn backends(one_digit: bool) -> [Option<Backend>; 4] {
     let vnni = avx2 && has!("avxvnni");
     let vnni512 = avx2 && has!("avx512f") && has!("avx512bw") && has!("avx512vl") && has!("avx512vnni");
     let plain = Backend::plain(KernelSet::AVX2, &Avx2(()), &Plain(Avx2(())));
+    let tall = Backend::plain(KernelSet::AVX512_VNNI, &Avx512(()), &Plain(Avx512(())));
     let digits = if one_digit { KernelSet::ONE_DIGIT } else { KernelSet::empty() };
-    let scaled = |set: KernelSet, one: &'static dyn Products, two: &'static dyn Products| {
+    let scaled = |plain: Backend, set: KernelSet, one: &'static dyn Products, two: &'static dyn Products| {
         plain.with_scaled(set | digits, if one_digit { one } else { two })
     };
     [
-        vnni512.then(|| scaled(KernelSet::AVX512_VNNI, &Vnni512::<1>(()), &Vnni512::<2>(()))),
-        vnni.then(|| scaled(KernelSet::AVX_VNNI, &Vnni::<1>(()), &Vnni::<2>(()))),
-        avx2.then(|| scaled(KernelSet::AVX2_INT8, &Madd::<1>(()), &Madd::<2>(()))),
+        vnni512.then(|| scaled(tall, KernelSet::AVX512_VNNI, &Vnni512::<1>(()), &Vnni512::<2>(()))),
+        vnni.then(|| scaled(plain, KernelSet::AVX_VNNI, &Vnni::<1>(()), &Vnni::<2>(()))),
+        avx2.then(|| scaled(plain, KernelSet::AVX2_INT8, &Madd::<1>(()), &Madd::<2>(()))),
         avx2.then_some(plain),
     ]
 }
@@ -100,6 +107,35 @@ impl Kernels for Avx2 {
     }
 }
 
+/// Methods that are those of [`Avx2`].
+macro_rules! as_avx2 {
+    ($(fn $name:ident($($arg:ident: $type:ty),*) $(-> $value:ty)?;)*) => {$(
+        fn $name(&self, $($arg: $type),*) $(-> $value)? {
+            Avx2(()).$name($($arg),*)
+        }
+    )*};
+}
+
+impl Kernels for Avx512 {
+    fn multiply(&self, x: Rows<'_>, weights: &[f32], out: Block<'_>, chain: Chain) {
+        // SAFETY: the feature is there, `self` is the witness.
+        unsafe { tall::multiply(x, weights, out, chain) }
+    }
+
+    as_avx2! {
+        fn decode(strip: Strip<'_>, tiles: Range<usize>, out: &mut [f32]);
+        fn rms_norm(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]);
+        fn swiglu(gate: &[f32], up: &[f32], out: &mut [f32]);
+        fn add_scaled(factor: f32, x: &[f32], y: &mut [f32]);
+        fn near(row: &mut [f32]);
+        fn scale(factor: f32, x: &mut [f32]);
+        fn rotate(pairs: RopePairs, head: &mut [f32], cos: &[f32], sin: &[f32]);
+        fn max(x: &[f32]) -> f32;
+        fn exp_sum(x: &mut [f32], max: f32) -> f32;
+        fn sum_exp(x: &[f32], max: f32) -> f32;
+    }
+}
+
 /// Integer products with the features enabled.
 macro_rules! products {
     ($($unit:ty, $quad:literal, $features:literal;)*) => {$(
@@ -113,7 +149,7 @@ macro_rules! products {
             with_features! { $unit, $features:
                 fn pack(x: &[f32], out: &mut [f32]) = int8::pack;
                 fn decode(strip: Strip<'_>, tiles: Range<usize>, out: &mut [f32]) = int8::decode;
-                fn multiply(x: Rows<'_>, weights: Decoded<'_>, out: Block<'_>, chain: Chain) = int8::multiply;
+                fn multiply(x: Input<'_>, weights: Decoded<'_>, out: Block<'_>, chain: Chain) = int8::multiply;
             }
         }
     )*};

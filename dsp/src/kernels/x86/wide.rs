@@ -91,15 +91,23 @@ impl<const DIGITS: usize> Columns for Vnni512<DIGITS> {
     fn values(self, a: __m512i) -> __m512 {
         with!(_mm512_cvtepi32_ps(a))
     }
+    #[inline(always)]
+    fn raise(self, a: __m512, by: u32) -> __m512 {
+        with!(_mm512_castsi512_ps(_mm512_add_epi32(
+            _mm512_castps_si512(a),
+            _mm512_set1_epi32(by.cast_signed())
+        )))
+    }
 }
 
 impl Dot<8> for Vnni512<2> {
     /// High digits, low digits.
     type Sums = [__m512i; 2];
     const MOST: i32 = TWO_DIGITS;
-    /// Sixteen sums, eight chains, two vectors of codes: with six rows chains would go to the stack and back every block,
-    /// which costs more than loading codes more often.
-    const ROWS: usize = 4;
+    /// Twelve sums, six chains, two vectors of codes, and room to begin the next block while this one is weighed. With four
+    /// rows there is none, with six chains go to the stack and back every block: both cost more than loading codes more
+    /// often.
+    const ROWS: usize = 3;
     const VECTORS: usize = 2;
 
     #[inline(always)]
