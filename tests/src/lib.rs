@@ -2,8 +2,9 @@
 //!
 //! The tests themselves are in `tests/`: `oracle` (the oracle against llama.cpp), `goldens` (the product against both),
 //! `controls` (mistakes made on purpose are noticed), `families` (what only some models have), `trained` (real text, token
-//! by token), `laws` (streamed = resident), `batches` (alone = among others), `memory` and `allocations`, `reads` (what is
-//! really asked of the disk), `faults` (bad packs and tokens), `models` (bad GGUFs), `selftest` (wrong kernels), `sim` and
+//! by token), `hmx` (Hexagon's kernels over the models of its units, and in the simulator), `laws` (streamed = resident),
+//! `batches` (alone = among others), `memory` and `allocations`, `reads` (what is really asked of the disk), `faults` (bad
+//! packs and tokens), `models` (bad GGUFs), `selftest` (wrong kernels), `rules` (broken rules of the units), `sim` and
 //! `sim_faults` (the skel in the simulator). Golden models live in `tests/data`; more of them are taken from the folder
 //! that `ESTREAM_SHARED` names (or `../shared` beside the workspace) where it exists.
 //!
@@ -18,11 +19,13 @@ pub mod collect;
 pub mod compare;
 #[allow(unsafe_code)]
 pub mod counting;
+pub mod counts;
 pub mod fixture;
 pub mod fuzz;
 pub mod gguf;
 pub mod native;
 pub mod oracle;
+pub mod padded;
 pub mod pairwise;
 pub mod program;
 pub mod random;

@@ -3,7 +3,7 @@
 
 use estream_dsp::kernels::int8::ScalarInt8;
 use estream_dsp::kernels::scalar::Scalar;
-use estream_dsp::kernels::{Chain, Decoded, Kernels, Plain, Products, Strip, choose};
+use estream_dsp::kernels::{Chain, Decoded, Input, Kernels, Plain, Products, Strip, choose};
 use estream_dsp::selftest;
 use estream_dsp::view::{Block, Rows};
 use estream_dsp::vtcm::Packing;
@@ -112,8 +112,8 @@ enum IntegerSlip {
     Columns,
 }
 
-/// The portable integer products with a slip. A block of theirs is 16 words of digits, the scale, three offsets and three
-/// sums.
+/// The portable integer products with a slip. A block of theirs is 16 words of digits, the scale, three offsets, three
+/// sums, and what the scale adds to a float's bits.
 struct Integers(IntegerSlip);
 
 impl Products for Integers {
@@ -149,7 +149,7 @@ impl Products for Integers {
         }
     }
 
-    fn multiply(&self, x: Rows<'_>, weights: Decoded<'_>, out: Block<'_>, chain: Chain) {
+    fn multiply(&self, x: Input<'_>, weights: Decoded<'_>, out: Block<'_>, chain: Chain) {
         ScalarInt8::<2>.multiply(x, weights, out, chain);
     }
 }

@@ -65,6 +65,29 @@ impl Counts {
 /// The operator that the domain works for.
 static DOMAIN: AtomicU32 = AtomicU32::new(0);
 
+/// Who is told that a thread turns from one operator to another: the address of a [`Listener`], 0 for nobody.
+static LISTENER: AtomicU32 = AtomicU32::new(0);
+
+/// Is told the operator that the calling thread has worked for, each time that it marks another.
+pub type Listener = extern "C" fn(u32);
+
+/// Has every mark from now on told to `listener`: for programs that read counters of their own, of which the simulator
+/// has more than it reports.
+#[unsafe(no_mangle)]
+pub extern "C" fn estream_sim_listen(listener: Listener) {
+    LISTENER.store(listener as usize as u32, Ordering::Relaxed);
+}
+
+/// Tells the listener what the calling thread, with this mark of its own, has worked for.
+fn turn(own: u32) {
+    let listener = LISTENER.load(Ordering::Relaxed);
+    if listener != 0 {
+        // SAFETY: a function of this type was stored.
+        let listener: Listener = unsafe { core::mem::transmute(listener as usize) };
+        listener(operator(own));
+    }
+}
+
 /// The operator that a thread with this mark of its own counts for.
 #[must_use]
 pub fn operator(own: u32) -> u32 {
@@ -79,12 +102,16 @@ fn known(operator: u32) -> u32 {
 /// Says what the domain works for from now on, 0 for nothing; returns what it was before, so that marks nest.
 #[unsafe(no_mangle)]
 pub extern "C" fn estream_sim_mark(operator: u32) -> u32 {
+    // SAFETY: the context is the calling thread's.
+    turn(unsafe { (*context::own()).operator });
     DOMAIN.swap(known(operator), Ordering::Relaxed)
 }
 
 /// Says what the calling thread works for from now on, whatever the domain does; 0 ends that. Returns what it was before.
 #[unsafe(no_mangle)]
 pub extern "C" fn estream_sim_mark_thread(operator: u32) -> u32 {
+    // SAFETY: the context is the calling thread's.
+    turn(unsafe { (*context::own()).operator });
     // SAFETY: the context is the calling thread's, which is in no stub while it calls this.
     unsafe { core::mem::replace(&mut (*context::own()).operator, known(operator)) }
 }

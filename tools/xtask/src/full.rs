@@ -4,6 +4,7 @@
 //! the machine's name. Nothing is written into the tree.
 
 use crate::steps::{Steps, cargo, number, output, run as command};
+use crate::{hexagon, packets};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -21,6 +22,8 @@ pub(crate) fn run(root: &Path, directory: Option<PathBuf>) -> Result<(), String>
     })?;
     let directory = directory.unwrap_or_else(|| root.join("target/full"));
     std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    // Building the kernels once more takes longer than a change should wait, hence here.
+    steps.step("packets", || if hexagon::parts(root)? { packets::run(root, false) } else { Ok(()) })?;
     steps.step("full size", || full_size(root, &directory))?;
     steps.finish(LIMIT)
 }

@@ -16,7 +16,7 @@ mod toolchain;
 
 pub(crate) use arch::Archs;
 pub(crate) use sign::{run_signer as sign, serial};
-pub(crate) use simulator::{guest, on_target};
+pub(crate) use simulator::{guest, on_target, packets};
 pub(crate) use skel::{build as skel, elf};
 pub(crate) use toolchain::setup;
 

@@ -8,6 +8,7 @@
 mod ci;
 mod full;
 mod hexagon;
+mod packets;
 mod peers;
 mod steps;
 mod tidy;
@@ -60,6 +61,12 @@ enum Task {
     SimGuest,
     /// Run the tests of contract and firmware on the target, inside the simulator.
     OnTarget,
+    /// Count the packets of the Hexagon kernels in the simulator and hold them against `tools/xtask/packets.snap`.
+    Packets {
+        /// Write the snapshot anew instead.
+        #[arg(long)]
+        update: bool,
+    },
     /// Compare with llama.cpp on the same file and ids: speed, cold start, memory.
     Peers(peers::Peers),
     /// Run the whole grids and a full-size model; takes an hour and about 10 GB of disk.
@@ -88,6 +95,7 @@ fn main() -> ExitCode {
         }
         Task::SimGuest => hexagon::guest(root),
         Task::OnTarget => hexagon::on_target(root),
+        Task::Packets { update } => packets::run(root, update),
         Task::Peers(peers) => peers::run(root, &peers),
         Task::Full { directory } => full::run(root, directory),
     };

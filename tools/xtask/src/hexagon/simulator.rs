@@ -1,6 +1,6 @@
-//! The simulator's guest program, and the tests that run on the target inside it.
+//! The simulator's guest program, and the tests and measurements that run on the target inside it.
 //!
-//! Both are packages of their own workspace, built for the simulator's architecture only: nothing of them can slip into an
+//! These are packages of their own workspace, built for the simulator's architecture only: nothing of them can slip into an
 //! ordinary build.
 
 use super::arch::Arch;
@@ -13,26 +13,38 @@ use std::process::Command;
 const ARCH: Arch = Arch::V73;
 /// The guest program's name.
 const GUEST: &str = "estream-sim";
+const NO_SIMULATOR: &str = "no simulator is here: cargo xtask setup-hexagon";
 
 /// Cargo on a package that is a workspace of its own, for the target.
-fn command(root: &Path, package: &str, verb: &str) -> Result<Command, String> {
+fn command(root: &Path, package: &str, verb: &str, profile: &str) -> Result<Command, String> {
     ensure()?;
     let mut command = hexagon_cargo(root);
     command
-        .args([verb, "--release", "-Zbuild-std=core,alloc", "-Zjson-target-spec", "--manifest-path"])
+        .args([verb, "--profile", profile, "-Zbuild-std=core,alloc", "-Zjson-target-spec", "--manifest-path"])
         .arg(root.join(package).join("Cargo.toml"))
         .arg("--target")
         .arg(root.join("targets").join(ARCH.target()).with_extension("json"));
     Ok(command)
 }
 
-/// Builds the guest program into `target-hexagon/sim`.
-pub(crate) fn guest(root: &Path) -> Result<(), String> {
-    let mut command = command(root, "tools/sim", "build")?;
+/// Builds a package's program, and says where it is. `arguments` are cargo's.
+fn build(
+    root: &Path,
+    package: &str,
+    program: &str,
+    profile: &str,
+    arguments: &[&str],
+) -> Result<PathBuf, String> {
+    let mut command = command(root, package, "build", profile)?;
     let target = command.get_envs().find_map(|(key, value)| (key == "CARGO_TARGET_DIR").then_some(value?));
     let target = PathBuf::from(target.unwrap_or_default());
-    run(&mut command)?;
-    let built = target.join(ARCH.target()).join("release").join(GUEST);
+    run(command.args(["--bin", program]).args(arguments))?;
+    Ok(target.join(ARCH.target()).join(profile).join(program))
+}
+
+/// Builds the guest program into `target-hexagon/sim`.
+pub(crate) fn guest(root: &Path) -> Result<(), String> {
+    let built = build(root, "tools/sim", GUEST, "release", &[])?;
     let folder = root.join("target-hexagon/sim");
     let io = |error: std::io::Error| format!("{}: {error}", folder.display());
     std::fs::create_dir_all(&folder).map_err(io)?;
@@ -43,10 +55,26 @@ pub(crate) fn guest(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// Runs the program that calls the kernels on known sizes; what it tells.
+pub(crate) fn packets(root: &Path) -> Result<String, String> {
+    let qemu = qemu(root).ok_or(NO_SIMULATOR)?;
+    let program = build(root, "tests/on-target", "packets", "packets", &["--features", "packets"])?;
+    let mut command = Command::new(&qemu);
+    let ended = command.args(["-cpu", ARCH.name()]).arg(&program).output();
+    let ended = ended.map_err(|error| format!("{}: {error}", qemu.display()))?;
+    // A program of the target has no other place to write to.
+    let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+    if ended.status.success() {
+        Ok(told)
+    } else {
+        Err(format!("{}: {}\n{told}", program.display(), ended.status))
+    }
+}
+
 /// Runs the tests of contract and firmware on the target, inside the simulator.
 pub(crate) fn on_target(root: &Path) -> Result<(), String> {
-    let qemu = qemu(root).ok_or("no simulator is here: cargo xtask setup-hexagon")?;
-    let mut command = command(root, "tests/on-target", "test")?;
+    let qemu = qemu(root).ok_or(NO_SIMULATOR)?;
+    let mut command = command(root, "tests/on-target", "test", "release")?;
     let variable = format!("CARGO_TARGET_{}_RUNNER", ARCH.target().to_uppercase().replace('-', "_"));
     command.arg("-Zpanic-abort-tests").env(variable, format!("{} -cpu {}", qemu.display(), ARCH.name()));
     run(&mut command)
