@@ -237,8 +237,7 @@ impl<'a> Engine<'a> {
 
     fn answer(&mut self) -> Status {
         // What is resident comes in before the first pass; where it does not, every pass is refused.
-        let resident = self.traffic.load_dense(&self.model).and_then(|()| self.traffic.load_experts());
-        let dense = match resident {
+        let dense = match self.traffic.load_resident(&self.model) {
             Ok(()) => None,
             Err(Fault::Pass(refusal)) => Some(refusal),
             Err(Fault::Session(status)) => return status,

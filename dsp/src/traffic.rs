@@ -111,14 +111,7 @@ impl Traffic<'_> {
 
     /// Ends a pass: what is in flight is drained, then the host is told.
     pub(crate) fn finish(&mut self, pass: u32, refusal: Refusal, began: u64) -> Result<(), Status> {
-        self.residency.abort();
-        while self.mailbox.outstanding() > 0 {
-            let arrived = self.mailbox.wait()?;
-            match self.absorb(arrived) {
-                Ok(()) | Err(Fault::Pass(_)) => {}
-                Err(Fault::Session(status)) => return Err(status),
-            }
-        }
+        self.drain()?;
         self.pass = None;
         let refusal = self.failure.take().filter(|_| refusal.status != Status::Ok).unwrap_or(refusal);
         // Said before the pass ends for the host, which then finds it in the ring.
@@ -132,6 +125,19 @@ impl Traffic<'_> {
             }
         }
         self.mailbox.done(pass, refusal)
+    }
+
+    /// Takes in whatever was asked for and is not wanted any more: whoever waits for the next batch knows of no loads.
+    fn drain(&mut self) -> Result<(), Status> {
+        self.residency.abort();
+        while self.mailbox.outstanding() > 0 {
+            let arrived = self.mailbox.wait()?;
+            match self.absorb(arrived) {
+                Ok(()) | Err(Fault::Pass(_)) => {}
+                Err(Fault::Session(status)) => return Err(status),
+            }
+        }
+        Ok(())
     }
 
     /// The router has spoken: unwanted groups are retired or skipped, and what may be read now is asked for.
@@ -280,8 +286,17 @@ impl Traffic<'_> {
         Ok(())
     }
 
+    /// Brings in what stays for all passes and waits for it. Where a load fails, the others have ended too.
+    pub(crate) fn load_resident(&mut self, model: &Model<'_>) -> Result<(), Fault> {
+        let loaded = self.load_dense(model).and_then(|()| self.load_experts());
+        if loaded.is_err() {
+            self.drain()?;
+        }
+        loaded
+    }
+
     /// Brings every group into its bank and waits for all of them, where the schedule keeps them there.
-    pub(crate) fn load_experts(&mut self) -> Result<(), Fault> {
+    fn load_experts(&mut self) -> Result<(), Fault> {
         if self.residency.schedule() != Schedule::Resident {
             return Ok(());
         }
@@ -296,7 +311,7 @@ impl Traffic<'_> {
     }
 
     /// Brings in what stays of the dense weights, neighbours in one load, and waits for it.
-    pub(crate) fn load_dense(&mut self, model: &Model<'_>) -> Result<(), Fault> {
+    fn load_dense(&mut self, model: &Model<'_>) -> Result<(), Fault> {
         let base = model.directory.header.dense.file;
         if let Some(Window { cut, .. }) = &self.window {
             let Range { start, end } = cut.resident;
