@@ -96,7 +96,6 @@ macro_rules! integer_suite {
     ($name:ident, $set:expr) => {
         suite! { backend, $name, $set;
             integers::every_format_gives_the_bits_of_the_formula,
-            integers::raised_scales_give_the_bits_of_the_formula,
             integers::routed_rows_are_the_rows_that_routes_name,
             integers::products_are_within_the_bound,
             integers::chains_are_cut_nowhere,

@@ -114,14 +114,6 @@ impl Stored {
         }
     }
 
-    /// The same with scales that are neither zero nor far from 1.
-    pub fn near_one(mut self) -> Self {
-        let least = if self.format.scale == Scale::E8M0 { 100 } else { 1 };
-        self.scales.iter_mut().for_each(|scale| *scale = (*scale).max(least));
-        self.d.iter_mut().for_each(|d| *d |= 1);
-        self
-    }
-
     /// A weight's code as a whole number; not for plain elements.
     pub fn code(&self, k: usize, column: usize) -> i64 {
         let code = self.codes[k * 32 + column];

@@ -1,9 +1,7 @@
 //! Products in integers: activations as int8 digits under a scale, weights as codes, one f32 value a 32-block.
 //!
-//! A row's 32-block becomes whole numbers q under a scale s: two digits `q = 256·high + low`, about 16 bits, or one. One
-//! digit takes all of its range, `s = max|x| / MOST`; two take the next power of two, which costs a bit at most and is
-//! multiplied by without a multiplication. With c a weight's code, and a scale `w` and perhaps a minimum `m` a sub-block,
-//! the block adds
+//! A row's 32-block becomes whole numbers q under the scale `s = max|x| / MOST`: two digits `q = 256·high + low`, about 16
+//! bits, or one. With c a weight's code, and a scale `w` and perhaps a minimum `m` a sub-block, the block adds
 //!
 //! ```text
 //! s · ((w0·I0 + w1·I1) + (m0·S0 + m1·S1))      I = Σ q·c,  S = Σ q,  whole numbers that no 32 bits overflow
@@ -11,12 +9,6 @@
 //! to its chain, in this order and with every operation rounded by itself: law 1 holds by construction, and all
 //! backends give the same bits, which the kernel suite compares. The road not taken is a fused multiply-add for the last
 //! two operations: it saves nothing where additions have units of their own.
-//!
-//! Dot products and multiplications have the same units on the cores at hand, so a block of sixteen dot products and two
-//! multiplications cannot pass 16/18 of the peak. A power of two is added to the exponents of w as a whole number instead,
-//! which leaves 16/17: the bits are those of the multiplication as long as nothing over- or underflows on the way. Blocks
-//! whose exponents lie in ±[`SPAN`] say so in their `raise`, weights are looked through once a call; whatever lies outside,
-//! a zero or no number among it, is multiplied.
 //!
 //! Dot-product units multiply unsigned bytes by signed ones, so a decoded code is `c + 128`; the sums begin at `−128·S`,
 //! which a block carries ready-made. The pack's tile order has a column in each 32-bit lane; activations alone are put in
@@ -27,9 +19,8 @@
 //!
 //! # Packing
 //! In words: a row's block is its digits in eight groups of four k's (`2·QUAD` words), `s`, the `−128·S` of both halves and
-//! of the whole as integers, the three S as f32 (`s·S` with two digits, which is exact), and `raise`: what s adds to the
-//! bits of a float, or [`UNFIT`]. A tile is 8 vectors of 32 columns by four k's of a byte (256 words), then scales and
-//! minima, 32 a sub-block.
+//! of the whole as integers, and the three S as f32. A tile is 8 vectors of 32 columns by four k's of a byte (256 words), then scales and minima, 32 a
+//! sub-block.
 
 mod decode;
 mod multiply;
@@ -56,12 +47,7 @@ pub(super) const ONE_DIGIT: i32 = 127;
 /// The largest number of two digits: 127·256 + 127.
 pub(super) const TWO_DIGITS: i32 = 127 * 256 + 127;
 /// Words of a block after its digits.
-const TAIL: usize = 8;
-/// Most binary orders that a scale which is raised may lie from 1. Two of them and the largest sum, 2^28, stay far inside
-/// the 126 that a float has.
-const SPAN: u32 = 62;
-/// The `raise` of a block that has to be multiplied: as a whole exponent's bits it would be odd.
-const UNFIT: u32 = 1;
+const TAIL: usize = 7;
 /// Words of a tile's codes.
 const CODES: usize = TILE * TILE / WORD;
 
@@ -137,8 +123,6 @@ pub(super) trait Columns: Copy {
     fn mul(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// Signed words as f32, rounded to nearest.
     fn values(self, a: Self::Words) -> Self::Floats;
-    /// Floats by a power of two, as a sum of bits: neither they nor the outcome are zero, subnormal or no numbers.
-    fn raise(self, a: Self::Floats, by: u32) -> Self::Floats;
 }
 
 /// The dot products of a processor, and how it wants the digits of four k's: `QUAD` bytes.
@@ -147,8 +131,6 @@ pub(super) trait Dot<const QUAD: usize>: Columns {
     type Sums: Copy;
     /// The largest whole number that an activation becomes.
     const MOST: i32;
-    /// Whether scales are powers of two.
-    const BINARY: bool = Self::MOST == TWO_DIGITS;
     /// Rows whose sums stay in registers.
     const ROWS: usize;
     /// Vectors of columns whose sums stay in registers, 1 or 2.

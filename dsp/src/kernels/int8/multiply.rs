@@ -4,7 +4,7 @@
 //! 32-block, its chains over all tiles. Neither the cut into blocks nor into calls changes a chain.
 
 use super::super::{Chain, Decoded, Input};
-use super::{CODES, Dot, HALF, SPAN, TAIL, UNFIT, tile_words};
+use super::{CODES, Dot, HALF, TAIL, tile_words};
 use crate::view::Block;
 use estream_idl::address::TILE;
 use estream_idl::format::Min;
@@ -38,8 +38,6 @@ struct Operands<'a> {
     tiles: &'a [f32],
     stride: usize,
     chain: Chain,
-    /// Whether rows' scales may be added to the exponents of all weights' scales.
-    fit: bool,
 }
 
 /// See [`super::super::Products::multiply`].
@@ -55,9 +53,7 @@ pub(in super::super) fn multiply<D: Dot<QUAD>, const QUAD: usize>(
     assert!(weights.words.len() == weights.k.div_ceil(TILE) * stride, "words of all tiles");
     assert!(out.columns() <= TILE, "a strip has 32 columns");
     assert!(x.count() == out.rows(), "as many rows in as out");
-    let scales = TILE / weights.format.sub_block * TILE;
-    let fit = D::BINARY && weights.words.chunks_exact(stride).all(|tile| fits(&tile[CODES..][..scales]));
-    let operands = Operands { x, tiles: weights.words, stride, chain, fit };
+    let operands = Operands { x, tiles: weights.words, stride, chain };
     let lines = weights.ahead.as_chunks().0;
     let turns = out.rows().div_ceil(D::ROWS) * (VECTORS / D::VECTORS) * weights.k.div_ceil(TILE);
     let ahead = &mut Ahead { lines: lines.iter(), step: lines.len().div_ceil(turns.max(1)) };
@@ -67,13 +63,6 @@ pub(in super::super) fn multiply<D: Dot<QUAD>, const QUAD: usize>(
         (_, Min::None) => rows::<D, QUAD, 2, false>(d, &operands, &mut out, ahead),
         _ => rows::<D, QUAD, 2, true>(d, &operands, &mut out, ahead),
     }
-}
-
-/// Whether the exponents of all scales lie in ±[`SPAN`].
-#[inline(always)]
-fn fits(scales: &[f32]) -> bool {
-    let fits = |scale: &f32| (scale.to_bits() >> 23 & 0xFF).wrapping_sub(127 - SPAN) < 2 * SPAN;
-    scales.iter().fold(true, |all, scale| all & fits(scale))
 }
 
 /// All rows by all columns, with `SUBS` sub-blocks a tile and, if `MIN`, a minimum each.
@@ -149,7 +138,6 @@ where
             *tail = &rest.as_chunks().0[0];
         }
         let mut values = [[d.splat(0.0); V]; R];
-        let raised = operands.fit && tails.iter().all(|tail| tail[7].to_bits() & UNFIT == 0);
         for sub in 0..SUBS {
             let mut sums = [[d.begin(0); V]; R];
             for (sums, tail) in sums.iter_mut().zip(&tails) {
@@ -167,16 +155,12 @@ where
                     }
                 }
             }
-            let scales = &factors[VECTORS * sub + first..][..V];
-            if raised {
-                weigh::<D, QUAD, R, V, true>(d, &mut values, &sums, scales, &tails, sub == 0);
-            } else {
-                weigh::<D, QUAD, R, V, false>(d, &mut values, &sums, scales, &tails, sub == 0);
-            }
-        }
-        if D::BINARY && !raised {
-            for (values, tail) in values.iter_mut().zip(&tails) {
-                *values = values.map(|value| d.mul(d.splat(tail[0]), value));
+            for v in 0..V {
+                let scale = d.load(&factors[VECTORS * sub + first + v]);
+                for (values, sums) in values.iter_mut().zip(&sums) {
+                    let value = d.mul(scale, d.values(d.total(sums[v])));
+                    values[v] = if sub == 0 { value } else { d.add(values[v], value) };
+                }
             }
         }
         for v in 0..V {
@@ -194,8 +178,7 @@ where
                 }
             }
             for ((chains, values), tail) in chains.iter_mut().zip(&values).zip(&tails) {
-                let value = if D::BINARY { values[v] } else { d.mul(d.splat(tail[0]), values[v]) };
-                chains[v] = d.add(chains[v], value);
+                chains[v] = d.add(chains[v], d.mul(d.splat(tail[0]), values[v]));
             }
         }
     }
@@ -213,27 +196,6 @@ where
         }
     }
     R
-}
-
-/// Adds the sums of one sub-block, under its scales, to the values of a block (or begins them); with `RAISED`, under the
-/// rows' scales too.
-#[inline(always)]
-fn weigh<D: Dot<QUAD>, const QUAD: usize, const R: usize, const V: usize, const RAISED: bool>(
-    d: D,
-    values: &mut [[D::Floats; V]; R],
-    sums: &[[D::Sums; V]; R],
-    scales: &[[f32; HALF]],
-    tails: &[&[f32; TAIL]; R],
-    begin: bool,
-) {
-    for (v, scale) in scales.iter().enumerate() {
-        let scale = d.load(scale);
-        for ((values, sums), tail) in values.iter_mut().zip(sums).zip(tails) {
-            let scale = if RAISED { d.raise(scale, tail[7].to_bits()) } else { scale };
-            let value = d.mul(scale, d.values(d.total(sums[v])));
-            values[v] = if begin { value } else { d.add(values[v], value) };
-        }
-    }
 }
 
 /// Sixteen columns of a row of outputs; a strip at the right edge has fewer.

@@ -5,7 +5,7 @@
 
 use super::super::LANES;
 use super::super::lanes::Lanes;
-use super::{Dot, HALF, OFFSET, SPAN, UNFIT};
+use super::{Dot, HALF, OFFSET};
 use estream_idl::address::TILE;
 use zerocopy::IntoBytes;
 
@@ -54,9 +54,6 @@ fn block<D: Dot<QUAD>, const QUAD: usize>(d: D, x: &[f32; TILE], out: &mut [f32]
         (f32::NAN, 0.0)
     } else if most < LEAST {
         (0.0, 0.0)
-    } else if D::BINARY {
-        let scale = binary(most / D::MOST as f32);
-        (scale, 1.0 / scale)
     } else {
         (most / D::MOST as f32, D::MOST as f32 / most)
     };
@@ -77,24 +74,6 @@ fn block<D: Dot<QUAD>, const QUAD: usize>(d: D, x: &[f32; TILE], out: &mut [f32]
     let offsets = sums.map(|sum| f32::from_bits((-OFFSET * sum).cast_unsigned()));
     tail[0] = scale;
     tail[1..4].copy_from_slice(&offsets);
-    // Below 2^24, hence exact, and by a power of two as well.
-    let unit = if D::BINARY { scale } else { 1.0 };
-    tail[4..7].copy_from_slice(&sums.map(|sum| unit * sum as f32));
-    tail[7] = f32::from_bits(if D::BINARY { raise(scale) } else { UNFIT });
-}
-
-/// The least power of two that is not below `x`, a normal number.
-#[inline(always)]
-const fn binary(x: f32) -> f32 {
-    f32::from_bits((x.to_bits() + ((1 << 23) - 1)) & (0x1FF << 23))
-}
-
-/// What a scale that is a power of two adds to a float's bits. A block of zeros is zero under any scale.
-#[inline(always)]
-const fn raise(scale: f32) -> u32 {
-    if scale == 0.0 {
-        return 0;
-    }
-    let raise = scale.to_bits().wrapping_sub(1.0f32.to_bits());
-    if raise.wrapping_add(SPAN << 23) <= SPAN << 24 { raise } else { UNFIT }
+    // Below 2^24, hence exact.
+    tail[4..].copy_from_slice(&sums.map(|sum| sum as f32));
 }

@@ -93,9 +93,6 @@ impl<const DIGITS: usize> Columns for ScalarInt8<DIGITS> {
     fn values(self, a: Self::Words) -> Self::Floats {
         each(|c| a[c].cast_signed() as f32)
     }
-    fn raise(self, a: Self::Floats, by: u32) -> Self::Floats {
-        each(|c| f32::from_bits(a[c].to_bits().wrapping_add(by)))
-    }
 }
 
 impl<const DIGITS: usize> Dot<QUAD> for ScalarInt8<DIGITS> {

@@ -91,13 +91,6 @@ impl<const DIGITS: usize> Columns for Vnni512<DIGITS> {
     fn values(self, a: __m512i) -> __m512 {
         with!(_mm512_cvtepi32_ps(a))
     }
-    #[inline(always)]
-    fn raise(self, a: __m512, by: u32) -> __m512 {
-        with!(_mm512_castsi512_ps(_mm512_add_epi32(
-            _mm512_castps_si512(a),
-            _mm512_set1_epi32(by.cast_signed())
-        )))
-    }
 }
 
 impl Dot<8> for Vnni512<2> {

@@ -116,13 +116,6 @@ macro_rules! columns {
             fn values(self, a: [__m256i; 2]) -> [__m256; 2] {
                 with!([_mm256_cvtepi32_ps(a[0]), _mm256_cvtepi32_ps(a[1])])
             }
-            #[inline(always)]
-            fn raise(self, a: [__m256; 2], by: u32) -> [__m256; 2] {
-                with!({
-                    let by = _mm256_set1_epi32(by.cast_signed());
-                    a.map(|a| _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), by)))
-                })
-            }
         }
     };
 }
