@@ -17,6 +17,7 @@ use estream_idl::address::{PAGE, Segment, TILE};
 use estream_idl::control::MAX_TICKETS;
 use estream_idl::io::PANELS;
 use estream_idl::log::Message;
+use estream_idl::message::EventKind;
 use estream_idl::status::{Refusal, Status};
 use estream_idl::streaming::Schedule;
 
@@ -212,10 +213,10 @@ impl Traffic<'_> {
             return Ok(());
         }
         if asked != Some(stage) {
-            self.await_stage()?;
+            self.await_stage(model, stage)?;
             self.ask(model, stage)?;
         }
-        self.await_stage()?;
+        self.await_stage(model, stage)?;
         let Some(window) = &mut self.window else { return Ok(()) };
         window.half = 1 - window.half;
         (window.now, window.ahead) = (Some(stage), None);
@@ -245,11 +246,20 @@ impl Traffic<'_> {
         Ok(strips)
     }
 
-    /// Waits for the loads of the stage that was asked for.
-    fn await_stage(&mut self) -> Result<(), Fault> {
-        while self.window.as_ref().is_some_and(|window| window.loading > 0) {
-            self.sleep()?;
-            self.pump()?;
+    /// Waits for the loads of the stage that was asked for, in the name of the one that needs the window.
+    fn await_stage(&mut self, model: &Model<'_>, needed: Stage) -> Result<(), Fault> {
+        let loading = |traffic: &Self| traffic.window.as_ref().is_some_and(|window| window.loading > 0);
+        if loading(self) {
+            let layer = match needed {
+                Stage::Layer(layer) => layer,
+                Stage::Head(_) => model.layers(),
+            };
+            self.mailbox.event(EventKind::WaitBegin, layer, 0, 0);
+            while loading(self) {
+                self.sleep()?;
+                self.pump()?;
+            }
+            self.mailbox.event(EventKind::WaitEnd, layer, 0, 0);
         }
         self.failure.map_or(Ok(()), |refusal| Err(refusal.into()))
     }

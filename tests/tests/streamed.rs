@@ -2,6 +2,7 @@
 
 use estream::{Arena, Banks, DenseWeights, Engine, Exit, Model, Options, Request, Top, Verify};
 use estream_idl::address::Segment;
+use estream_idl::message::EventKind::{self, WaitBegin, WaitEnd};
 use estream_tests::collect::Collector;
 use estream_tests::fixture;
 use ndarray::Array2;
@@ -75,6 +76,10 @@ fn the_window_is_smaller_and_everything_is_read_once() {
             assert!((u64::from(span.page) + u64::from(span.pages)) * 4096 <= window);
         }
         assert!(read.iter().all(|&times| times <= 1), "a page is read twice");
+        let waits = pass.events.iter().filter(|event| matches!(event.kind, WaitBegin | WaitEnd));
+        let waits: Vec<_> = waits.map(|event| (event.kind, event.layer)).collect();
+        let whole = |wait: &[(EventKind, u32)]| wait[0].0 == WaitBegin && wait[1] == (WaitEnd, wait[0].1);
+        assert!(waits.chunks(2).all(|wait| wait.len() == 2 && whole(wait)), "{waits:?}");
         // All but the final norm, which stays.
         assert_eq!(read.iter().filter(|&&times| times == 0).count(), 1, "a page is never read");
     }

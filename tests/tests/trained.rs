@@ -16,14 +16,17 @@ use std::path::{Path, PathBuf};
 struct Bound {
     mean: f64,
     max: f64,
+    /// How far the mean of whole windows may be off: in the mean of a few tokens it would be one of them that counts.
+    of_means: f64,
 }
 
-const SCALAR: Bound = Bound { mean: 1e-5, max: 1e-3 };
-const OTHERS: Bound = Bound { mean: 1e-4, max: 1e-2 };
+const SCALAR: Bound = Bound { mean: 1e-5, max: 1e-3, of_means: OF_MEANS };
+const OTHERS: Bound = Bound { mean: 1e-4, max: 1e-2, of_means: OF_MEANS };
 /// Operands are halves: a near-tie of the router may fall the other way, and the token with it.
-const HALVES: Bound = Bound { mean: 5e-3, max: f64::INFINITY };
-/// How far the mean of whole windows may be off for any kernels: a thousandth of the perplexity. In the mean of a few tokens
-/// it would be one of them that counts.
+const HALVES: Bound = Bound { mean: 5e-3, max: f64::INFINITY, of_means: OF_MEANS };
+/// Activations have 8 bits: as with halves. A mean difference of d is a divergence of about d².
+const ONE_DIGIT: Bound = Bound { mean: 2e-2, max: f64::INFINITY, of_means: 2e-3 };
+/// A thousandth of the perplexity.
 const OF_MEANS: f64 = 1e-3;
 const WINDOW: usize = 511;
 
@@ -99,7 +102,7 @@ impl Difference {
     }
 
     fn within(&self, bound: &Bound) -> bool {
-        let of_means = if self.count < WINDOW { f64::INFINITY } else { OF_MEANS };
+        let of_means = if self.count < WINDOW { f64::INFINITY } else { bound.of_means };
         self.mean <= bound.mean && self.max <= bound.max && self.of_means <= of_means
     }
 }
@@ -110,15 +113,18 @@ fn every_token_has_the_log_probability_of_llama_cpp() {
     for model in Trained::all() {
         let pack = fixture::pack(&model.gguf, folder.path(), None);
         let units = KernelSet::HMX_MODEL.intersection(estream_dsp::kernels::available());
-        for kernels in native::backends().into_iter().map(|(kernels, _)| kernels).chain(units.iter()) {
+        let sets = native::backends().into_iter().map(|(kernels, _)| kernels);
+        // All kernels with one digit give the same bits: the best of them speak for all.
+        for kernels in sets.chain([KernelSet::ONE_DIGIT]).chain(units.iter()) {
             let bound = match kernels {
                 KernelSet::SCALAR => SCALAR,
                 KernelSet::HMX_MODEL => HALVES,
+                _ if kernels.contains(KernelSet::ONE_DIGIT) => ONE_DIGIT,
                 _ => OTHERS,
             };
             let difference = model.difference(&pack, kernels);
-            println!("{} {}: {difference:?}", model.name, kernels.name());
-            assert!(difference.within(&bound), "{} {}: {difference:?}", model.name, kernels.name());
+            println!("{} {kernels:?}: {difference:?}", model.name);
+            assert!(difference.within(&bound), "{} {kernels:?}: {difference:?}", model.name);
         }
         std::fs::remove_file(pack).expect("the pack can be removed");
     }

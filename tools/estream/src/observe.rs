@@ -21,15 +21,21 @@ pub fn trace(pass: &Pass, pack: &Pack, group: u32) -> Result<Trace> {
         return Err(Error::new("events-dropped", Exit::Runtime, message));
     }
     let layers: Vec<LayerEntry> = pack.tables().layers.iter().collect();
-    let first = |layer: u32, wanted: &[EventKind]| {
-        let found = pass.events.iter().find(|event| event.layer == layer && wanted.contains(&event.kind));
+    let first = |layer: u32, wanted: EventKind| {
+        let found = pass.events.iter().find(|event| event.layer == layer && event.kind == wanted);
         found.map(|event| event.time_ns)
     };
     let layer_trace = |entry: &LayerEntry| {
-        let begin_ns = first(entry.layer, &[EventKind::Layer])?;
-        let routed_ns = first(entry.layer, &[EventKind::Routed])?;
-        // What all tokens pass is over when the executor looks for a bank: it begins one, or waits.
-        let open_ns = first(entry.layer, &[EventKind::BankBegin, EventKind::WaitBegin]).unwrap_or(routed_ns);
+        let begin_ns = first(entry.layer, EventKind::Layer)?;
+        let routed_ns = first(entry.layer, EventKind::Routed)?;
+        // What all tokens pass is over when the executor looks for a bank: it begins one, or waits. Waits before the routes
+        // were for streamed weights.
+        let opens = |event: &&Event| {
+            event.layer == entry.layer
+                && event.time_ns >= routed_ns
+                && matches!(event.kind, EventKind::BankBegin | EventKind::WaitBegin)
+        };
+        let open_ns = pass.events.iter().find(opens).map_or(routed_ns, |event| event.time_ns);
         Some(LayerTrace { begin_ns, routed_ns, open_ns, groups: entry.experts.div_ceil(group) })
     };
     let traced: Option<Vec<_>> = layers.iter().map(layer_trace).collect();

@@ -28,6 +28,24 @@ impl Busy {
         Self(merged)
     }
 
+    /// What of these intervals is in none of the others.
+    #[must_use]
+    pub fn without(&self, others: &Self) -> Self {
+        let mut left = Vec::new();
+        let mut others = others.0.iter().peekable();
+        for span in &self.0 {
+            let mut begin = span.start;
+            while let Some(other) = others.next_if(|other| other.end <= span.end) {
+                left.push(begin..other.start.max(begin));
+                begin = begin.max(other.end);
+            }
+            // One that goes on beyond this interval may reach into the next one.
+            let end = others.peek().map_or(span.end, |other| other.start.min(span.end));
+            left.push(begin..end);
+        }
+        Self::union(left)
+    }
+
     /// The intervals.
     #[must_use]
     pub fn spans(&self) -> &[Range<u64>] {
@@ -111,6 +129,16 @@ mod tests {
         assert_eq!(busy.extent(), Some(0..60));
         assert_eq!(busy.within(&(24..51)), 2);
         assert_eq!(Busy::union(vec![]).extent(), None);
+    }
+
+    #[test]
+    fn what_is_taken_out_is_taken_out_wherever_it_reaches() {
+        let busy = Busy::union(vec![10..20, 30..40, 50..60]);
+        let without = |others| busy.without(&Busy::union(others)).0;
+        assert_eq!(without(vec![]), busy.0);
+        assert_eq!(without(vec![0..5, 12..14, 16..20]), [10..12, 14..16, 30..40, 50..60]);
+        assert_eq!(without(vec![15..35, 40..50]), [10..15, 35..40, 50..60], "from one into the next");
+        assert_eq!(without(vec![9..61]), []);
     }
 
     #[test]

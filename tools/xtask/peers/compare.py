@@ -1,6 +1,6 @@
 """EStream beside llama.cpp on the same file and ids, alternately in one run; prints the ratio table as markdown.
 
-1. Search: llama.cpp's settings (repacked weights, flash attention, ubatch, threads) at 512 and 1,024 tokens; the fastest is the
+1. Search: llama.cpp's settings (repacked weights, flash attention, ubatch, threads) at a few prompt lengths; the fastest is the
    denominator, and the leanest within 10 % of it is the one whose memory is compared too.
 2. Warm rows: processes of both take turns; the figure of a program is the median over its turns, the spread is printed.
 3. Cold rows: page cache dropped before each process; the time runs from before the process exists to its end.
@@ -20,7 +20,9 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-SEARCH_PROMPTS = [512, 1024]
+# Seconds after which a process has not ended; a confined one may page for hours.
+PATIENCE = 1800
+CONFINED_PATIENCE = 300
 # Tokens that warm a process of the peer before its first run that counts.
 WARM = 128
 
@@ -39,7 +41,7 @@ def drop_caches():
         switch.write("3")
 
 
-def watch(arguments, cgroup=None):
+def watch(arguments, cgroup=None, patience=PATIENCE):
     """Runs a process to its end: (JSON of its last line, seconds, drop of MemAvailable) or (None, reason, None)."""
     before = least = available()
 
@@ -52,8 +54,10 @@ def watch(arguments, cgroup=None):
     while process.poll() is None:
         least = min(least, available())
         time.sleep(0.005)
-        if time.monotonic() - begin > 1800:
+        if time.monotonic() - begin > patience:
             process.kill()
+            process.communicate()
+            return None, f"not ended after {patience} s", None
     seconds = time.monotonic() - begin
     text, errors = process.stdout.read(), process.stderr.read()
     if process.returncode != 0:
@@ -66,9 +70,9 @@ class Peer:
     def __init__(self, options):
         self.gguf = options.gguf
 
-    def run(self, setting, prompts, runs, warm, cgroup=None):
+    def run(self, setting, prompts, runs, warm, cgroup=None, patience=PATIENCE):
         request = dict(setting, gguf=self.gguf, prompts=prompts, runs=runs, warm=warm)
-        return watch([sys.executable, str(HERE / "llama_cpp_worker.py"), json.dumps(request)], cgroup)
+        return watch([sys.executable, str(HERE / "llama_cpp_worker.py"), json.dumps(request)], cgroup, patience)
 
 
 class Ours:
@@ -91,21 +95,24 @@ def name(setting):
     return f"{repack}, {flash}, ubatch {setting['ubatch']}, {setting['threads']} threads, load {setting['load']}"
 
 
-def search(peer, threads):
+def search(peer, threads, prompts, quick):
     results = []
     grid = itertools.product([True, False], [0, 1], [512, 1024], sorted({1, threads}, reverse=True))
     for repack, flash, ubatch, count in grid:
         if count != threads and (flash or ubatch != 512):
             continue
+        # What is best on most machines, and one step from it in each direction.
+        if quick and (not repack) + (not flash) + (ubatch != 512) + (count != threads) > 1:
+            continue
         setting = dict(repack=repack, flash=flash, ubatch=ubatch, threads=count, load="mmap")
-        answer, seconds, drop = peer.run(setting, SEARCH_PROMPTS, 1, WARM)
+        answer, seconds, drop = peer.run(setting, prompts, 1, WARM)
         if answer is None:
             print(f"- {name(setting)}: {seconds}")
             continue
         speeds = [row["tokens"] / min(row["seconds"]) for row in answer["rows"]]
         peak = max(answer["peak_bytes"], drop)
         results.append((statistics.mean(speeds), peak, setting))
-        print(f"- {name(setting)}: " + ", ".join(f"pp{t} {s:.1f} tokens/s" for t, s in zip(SEARCH_PROMPTS, speeds)) + f", peak {peak / 2**20:.0f} MiB")
+        print(f"- {name(setting)}: " + ", ".join(f"pp{t} {s:.1f} tokens/s" for t, s in zip(prompts, speeds)) + f", peak {peak / 2**20:.0f} MiB")
     best = max(results, key=lambda result: result[0])
     lean = min((result for result in results if result[0] >= 0.9 * best[0]), key=lambda result: result[1])
     print(f"\nfastest: {name(best[2])}; leanest within 10 %: {name(lean[2])}\n")
@@ -176,7 +183,7 @@ def confined(peer, setting, count, limit):
             continue
         for load, repack in [("mmap", False), ("mmap", True), ("direct", False)]:
             drop_caches()
-            answer, seconds, _ = peer.run(dict(setting, load=load, repack=repack), [count], 1, 0, cgroup=group)
+            answer, seconds, _ = peer.run(dict(setting, load=load, repack=repack), [count], 1, 0, group, CONFINED_PATIENCE)
             outcome = f"{count / answer['rows'][0]['seconds'][0]:.2f} tokens/s, {seconds:.1f} s in all" if answer else seconds
             print(f"- llama.cpp in {limit / 2**20:.0f} MiB (load {load}, {'repack' if repack else 'no repack'}): {outcome}", flush=True)
         group.rmdir()
@@ -191,14 +198,17 @@ def main():
     parser.add_argument("--pack", required=True)
     parser.add_argument("--flags", default="", help="flags for estream, in one string")
     parser.add_argument("--prompts", default="32,128,256,512,1024,2048,4096")
+    parser.add_argument("--search", default="512,1024", help="prompt lengths at which the peer's settings are searched")
+    parser.add_argument("--quick", action="store_true", help="search fewer of the peer's settings")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--vocab", type=int, required=True)
     options = parser.parse_args()
     peer, ours = Peer(options), Ours(options)
     print(f"llama.cpp settings, {options.gguf}:\n")
-    best, lean = search(peer, options.threads)
-    prompts = [int(count) for count in options.prompts.split(",")]
+    lengths = lambda text: [int(count) for count in text.split(",")]
+    best, lean = search(peer, options.threads, lengths(options.search), options.quick)
+    prompts = lengths(options.prompts)
     variants = [("streamed", []), ("resident", ["--schedule", "resident"]), ("resident, int8", ["--schedule", "resident", "--activations", "int8"])]
     warm(peer, ours, best[2], prompts, options.turns, variants)
     peak = cold(peer, ours, best[2], 512, options.turns, options.vocab)

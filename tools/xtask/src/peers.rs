@@ -29,6 +29,12 @@ pub(crate) struct Peers {
     /// Prompt lengths.
     #[arg(long, default_value = "32,128,256,512,1024,2048,4096")]
     prompts: String,
+    /// Prompt lengths at which the peer's settings are searched.
+    #[arg(long, default_value = "512,1024")]
+    search: String,
+    /// Search only the peer's settings that are one step from the usual best.
+    #[arg(long)]
+    quick: bool,
     /// Turns of each program a row.
     #[arg(long, default_value_t = 3)]
     turns: u32,
@@ -54,6 +60,8 @@ pub(crate) fn run(root: &Path, peers: &Peers) -> Result<(), String> {
             .arg(&peers.gguf)
             .arg("--pack")
             .arg(&peers.pack)
+            .args(["--search", &peers.search])
+            .args(peers.quick.then_some("--quick"))
             .args(["--prompts", &peers.prompts, "--turns", &peers.turns.to_string()])
             .args(["--vocab", &vocab.to_string()])
             // One word: flags begin with a dash.
