@@ -165,6 +165,9 @@ fn reads_happen_when_the_schedule_says() {
     }
 }
 
+/// Passes in which loads have a chance to be merged.
+const TRIES: usize = 20;
+
 #[test]
 fn adjacent_groups_and_records_share_requests_where_that_is_wanted() {
     let folder = fixture::folder(env!("CARGO_TARGET_TMPDIR"));
@@ -181,14 +184,17 @@ fn adjacent_groups_and_records_share_requests_where_that_is_wanted() {
         assert_eq!(passed.io.requests, passed.io.reads, "{what}");
         let bytes = passed.io.bytes;
         let (two, passed) = run(&pack, ids, options.clone().merge(2 * model.record_bytes));
-        let (all, merged) = run(&pack, ids, options.merge(1 << 30));
+        // Loads are merged when they wait for the reader, which on a busy machine may keep up with the engine for a pass.
+        let (all, merged) = (0..TRIES)
+            .map(|_| run(&pack, ids, options.clone().merge(1 << 30)))
+            .find(|(_, pass)| pass.io.requests < pass.io.reads)
+            .unwrap_or_else(|| panic!("{what}: nothing was merged in {TRIES} passes"));
         assert_eq!((passed.io.bytes, merged.io.bytes), (bytes, bytes), "{what}: the same bytes are read");
         assert_eq!((&apart, &apart), (&two, &all), "{what}");
         println!(
             "{what}: {} reads by {} requests, {} by pairs",
             merged.io.reads, merged.io.requests, passed.io.requests
         );
-        assert!(merged.io.requests < merged.io.reads, "{what}: nothing was merged");
         // Loads of one request begin together, and make up no more than was allowed.
         let mut requests = std::collections::BTreeMap::<_, u64>::new();
         for read in passed.reads.iter().filter(|read| read.segment == Segment::Arena) {
