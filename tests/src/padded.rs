@@ -3,15 +3,13 @@
 //! The unit multiplies 32 rows by 32 inputs by 32 columns at a time, so each of the three is padded. Shapes are read from
 //! the GGUF and the routing is the oracle's; nothing of the product is asked, so the sum is what its counters must come to.
 //! A matrix that all tokens pass costs ⌈T/32⌉·⌈k/32⌉·⌈n/32⌉, an expert the same with its own rows, and none without any;
-//! matrices that stand apart for each head are padded apart. Attention goes over key blocks of 64 in tiles of 32 query rows
-//! of one head: each block that begins at or before the tile's first row's block costs two strips of keys and, for each
-//! strip of values, two tiles.
+//! matrices that stand apart for each head are padded apart. Attention goes over 32 keys at a time in tiles of 32 query rows
+//! of one head: all keys that a row of the tile sees, one strip of keys and a tile of each strip of values.
 
 use crate::gguf::{Parts, Piece};
 use crate::oracle::{Choice, Mixer, Model};
 
 const TILE: usize = 32;
-const BLOCK: usize = 64;
 /// ggml's number for halves, which need no decoding.
 const F16: u32 = 1;
 /// Matrices that do not go to the unit: the router's logits stay in f32, the convolution's taps are a vector's.
@@ -101,7 +99,7 @@ fn attention(mixer: &Mixer, absorbed: bool, tokens: usize) -> u64 {
             (mixer.heads, mixer.key.shape[1] + rotated, mixer.value.shape[1])
         }
     };
-    let block = BLOCK / TILE * (key.div_ceil(TILE) + value.div_ceil(TILE));
-    let blocks: usize = (0..tokens).step_by(TILE).map(|position| position / BLOCK + 1).sum();
-    (heads * blocks * block) as u64
+    let tile = key.div_ceil(TILE) + value.div_ceil(TILE);
+    let seen: usize = (0..tokens).step_by(TILE).map(|position| position / TILE + 1).sum();
+    (heads * seen * tile) as u64
 }

@@ -65,6 +65,7 @@ fn greater(a: f32, b: f32) -> f32 {
     }
 }
 
+/// A skel has these kernels as a reference and little room: what takes many instructions a lane is called there.
 impl Lanes for Scalar {
     type F = Eight;
     type I = Words;
@@ -94,7 +95,8 @@ impl Lanes for Scalar {
     fn mul(self, a: Eight, b: Eight) -> Eight {
         lanes!(i: a[i] * b[i])
     }
-    #[inline(always)]
+    #[cfg_attr(target_arch = "hexagon", inline(never))]
+    #[cfg_attr(not(target_arch = "hexagon"), inline(always))]
     fn div(self, a: Eight, b: Eight) -> Eight {
         lanes!(i: a[i] / b[i])
     }
@@ -161,11 +163,13 @@ impl Lanes for Scalar {
     fn value(self, a: Words) -> Eight {
         lanes!(i: a[i].cast_signed() as f32)
     }
-    #[inline(always)]
+    #[cfg_attr(target_arch = "hexagon", inline(never))]
+    #[cfg_attr(not(target_arch = "hexagon"), inline(always))]
     fn half(self, a: Words) -> Eight {
         lanes!(i: f16::from_bits(a[i] as u16).to_f32())
     }
-    #[inline(always)]
+    #[cfg_attr(target_arch = "hexagon", inline(never))]
+    #[cfg_attr(not(target_arch = "hexagon"), inline(always))]
     fn lookup(self, low: Eight, high: Eight, a: Words) -> Eight {
         lanes!(i: {
             let entry = (a[i] & 7) as usize;

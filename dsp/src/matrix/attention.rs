@@ -3,7 +3,7 @@
 //! Query rows are taken in tiles of 32 positions of one request and one head, counted from position 0, so that all rows of
 //! a tile see the same key blocks. For each block, QKᵀ and PV are two products; keys and values become fp16 tiles with a
 //! power of two that depends on their own request's block alone, queries one that depends on their own row alone, and P is
-//! fp16 below 1. Running maximum, sum and accumulator of a row are f32 and belong to the vector unit: what the matrix unit
+//! fp16 up to 2^8. Running maximum, sum and accumulator of a row are f32 and belong to the vector unit: what the matrix unit
 //! gives is a block's own contribution. Neither the cut into chunks nor a neighbour in the batch changes a bit (law 1 c).
 //!
 //! The heads that share keys go through a block together. Phases alternate between the unit's owner and all threads
@@ -15,11 +15,9 @@ use super::layout::{CHAIN_BYTES, Operand, Placer, TILE_BYTES, chain_align, chain
 use super::operator::{Context, gather};
 use crate::batch::{KEY_BLOCK, RequestSpan};
 use crate::kernels::hexagon::decode::PAIRS;
-use crate::kernels::hexagon::float::exp;
-use crate::kernels::hexagon::hvx::{
-    self, Q, V, add, add_q, add_qv, from_words, lift, max_sf, mul, mul_q, narrow, rotate, splat, splat_f,
-    sub, where_gt_w, widen, zero,
-};
+use crate::kernels::hexagon::gather as rows;
+use crate::kernels::hexagon::hvx::{self, V, float, lift, mul, splat_f, zero};
+use crate::kernels::hexagon::softmax::{self, Running};
 use crate::kernels::hexagon::tiles::{self, Exponent};
 use crate::platform::working_for;
 use crate::view::{Grid, Rows};
@@ -31,8 +29,9 @@ use estream_idl::recipe::Attention;
 const VECTOR: usize = size_of::<V>();
 /// k-tiles of a block's values, and strips of its keys.
 const HALVES: usize = KEY_BLOCK / TILE;
-/// What stands for a key that a row does not see: its exponential is 0 beside any score.
-const UNSEEN: f32 = -1e30;
+
+/// Rows that are written side by side; a tile has a multiple of them.
+const BESIDE: usize = 8;
 
 /// Where a chunk of query tiles stands in the scratchpad.
 #[derive(Clone, Copy, Debug)]
@@ -53,9 +52,9 @@ struct Layout {
     weights: Operand,
     /// A tile a query tile and value strip.
     mixed: usize,
-    /// f32 rows of the value width.
+    /// 32 rows of f32 a query tile and value strip.
     sums: usize,
-    /// Three vectors a row: maximum, sum, decay.
+    /// What [`Running`] holds, a query tile.
     state: usize,
     bytes: usize,
 }
@@ -67,7 +66,7 @@ impl Layout {
         let mut placer = Placer::after_bias();
         let exponents = placer.take(tiles * TILE * 4, VECTOR);
         let blocks = placer.take(blocks * 8, VECTOR);
-        let state = placer.take(tiles * TILE * 3 * VECTOR, VECTOR);
+        let state = placer.take(tiles * size_of::<Running>(), VECTOR);
         let sums = placer.take(tiles * TILE * value * VECTOR, VECTOR);
         let scores = placer.take(tiles * HALVES * TILE_BYTES, TILE_BYTES);
         let mixed = placer.take(tiles * value * TILE_BYTES, TILE_BYTES);
@@ -168,6 +167,11 @@ impl Head<'_> {
         (tile / self.group() * TILE, self.kv_head * self.group() + tile % self.group())
     }
 
+    /// Halves of a block that a query tile sees anything of.
+    fn halves_seen(&self, tile: usize, block: usize) -> usize {
+        HALVES.min((self.tile(tile).0 - block * KEY_BLOCK) / TILE + 1)
+    }
+
     /// Keys of a block that exist.
     fn present(&self, block: usize) -> usize {
         KEY_BLOCK.min(self.span.tokens as usize - block * KEY_BLOCK)
@@ -209,7 +213,7 @@ impl Head<'_> {
 
     /// Query tiles `chunk` against all blocks that they see.
     fn chunk(&self, chunk: Range<usize>) {
-        let Context { pad, pool, .. } = self.context;
+        let Context { pool, .. } = self.context;
         let (layout, count) = (&self.layout, chunk.len());
         let width = self.attention.key_width as usize;
         let row = |row: usize| {
@@ -219,11 +223,11 @@ impl Head<'_> {
             inside.then(|| &self.queries.row(self.span.first as usize + position)[head * width..][..width])
         };
         gather(self.context, layout.exponents, layout.queries, count * TILE, &row);
-        pool.run(count * TILE, &|_, row| {
-            self.set_state(row, [splat_f(UNSEEN), zero(), zero()]);
-            for strip in 0..self.value_strips() {
-                // SAFETY: the row's sums are this task's.
-                unsafe { pad.write(self.sum(row, strip), zero()) };
+        pool.run(count, &|_, tile| {
+            // SAFETY: a tile's state and sums are its task's, phase after phase.
+            unsafe {
+                *self.running(tile) = Running::new();
+                (0..self.value_strips()).for_each(|strip| self.sums(tile, strip).fill(zero()));
             }
         });
         let (last, _) = self.tile(chunk.end - 1);
@@ -233,14 +237,13 @@ impl Head<'_> {
                 (chunk.clone().find(|&tile| self.tile(tile).0 / KEY_BLOCK >= block)).unwrap_or(chunk.end);
             let tiles = active - chunk.start..count;
             self.load(block);
-            self.score(tiles.clone());
-            let pairs = tiles.len() * PAIRS;
-            let weigh = |_, pair: usize| self.weigh(chunk.start, tiles.start * PAIRS + pair, block);
-            working_for(Operator::Softmax, || pool.run(pairs, &weigh));
-            self.mix(tiles.clone());
-            pool.run(pairs, &|_, pair| self.accumulate(tiles.start * PAIRS + pair, block));
+            self.score(chunk.start, tiles.clone(), block);
+            let weigh = |_, tile: usize| self.weigh(chunk.start, tiles.start + tile, block);
+            working_for(Operator::Softmax, || pool.run(tiles.len(), &weigh));
+            self.mix(chunk.start, tiles.clone(), block);
+            pool.run(tiles.len(), &|_, tile| self.accumulate(tiles.start + tile, block));
         }
-        pool.run(count * TILE, &|_, row| self.finish(chunk.start, row));
+        pool.run(count, &|_, tile| self.finish(chunk.start, tile));
     }
 
     /// Makes a block's keys and values tiles.
@@ -258,23 +261,29 @@ impl Head<'_> {
                 let to = layout.values + (task - keys) * TILE_BYTES;
                 (self.value_rows(block, strip), tile, to, powers[1])
             };
+            // SAFETY: the tile is this task's, and the unit has ended with the block before.
+            let to = unsafe { pad.slice_mut::<V>(to, PAIRS) };
+            let inputs = tile * TILE..(tile + 1) * TILE;
+            if let Some(rows) = hvx::row(rows).and_then(|rows| rows.get(inputs.clone())) {
+                for (to, &rows) in to.iter_mut().zip(rows.as_chunks::<2>().0) {
+                    *to = tiles::pack(rows, [power; 2]);
+                }
+                return;
+            }
             let (rows, _) = rows.as_chunks::<TILE>();
             let row = |k: usize| rows.get(k).map_or(zero(), hvx::load);
-            for pair in 0..PAIRS {
-                let k = tile * TILE + 2 * pair;
-                let v = tiles::pack([row(k), row(k + 1)], [power; 2]);
-                // SAFETY: the tile is this task's, and the unit has ended with the block before.
-                unsafe { pad.write(to + pair * VECTOR, v) };
+            for (to, k) in to.iter_mut().zip(inputs.step_by(2)) {
+                *to = tiles::pack([row(k), row(k + 1)], [power; 2]);
             }
         });
     }
 
     /// QKᵀ of a block for query tiles of the chunk.
-    fn score(&self, tiles: Range<usize>) {
+    fn score(&self, chunk: usize, tiles: Range<usize>, block: usize) {
         let Context { machine, pad, .. } = self.context;
         let (mut units, layout) = (machine.units.lock(), &self.layout);
         for tile in tiles {
-            for (half, &keys) in layout.keys.iter().enumerate() {
+            for (half, &keys) in layout.keys.iter().take(self.halves_seen(chunk + tile, block)).enumerate() {
                 units.clear();
                 for (chain, (count, range)) in chains(keys, layout.queries.tiles).enumerate() {
                     let queries = pad.address(layout.queries.chain(tile, chain));
@@ -286,145 +295,118 @@ impl Head<'_> {
     }
 
     /// PV of a block for query tiles of the chunk.
-    fn mix(&self, tiles: Range<usize>) {
+    fn mix(&self, chunk: usize, tiles: Range<usize>, block: usize) {
         let Context { machine, pad, .. } = self.context;
         let (mut units, layout, strips) = (machine.units.lock(), &self.layout, self.value_strips());
         for tile in tiles {
+            let halves = self.halves_seen(chunk + tile, block);
             for strip in 0..strips {
                 units.clear();
                 let weights = pad.address(layout.weights.chain(tile, 0));
-                units.multiply(weights, pad.address(layout.values + strip * HALVES * TILE_BYTES), HALVES);
+                units.multiply(weights, pad.address(layout.values + strip * HALVES * TILE_BYTES), halves);
                 units.store(pad.address(layout.mixed + (tile * strips + strip) * TILE_BYTES));
             }
         }
     }
 
-    /// The online softmax of a row pair over a block; its weights become a part of P.
-    fn weigh(&self, chunk: usize, pair: usize, block: usize) {
-        let Context { machine, pad, .. } = self.context;
-        let (layout, tile) = (&self.layout, pair / PAIRS);
-        let at = |half: usize| layout.scores + (tile * HALVES + half) * TILE_BYTES + pair % PAIRS * VECTOR;
-        // SAFETY: the scores were stored before the pool began, and are not begun anew before it has ended.
-        let scores = [0, 1].map(|half| unsafe { pad.read(at(half)) });
-        if tiles::saturated(tiles::watch(tiles::watch(zero(), scores[0]), scores[1])) {
-            Machine::add(&machine.saturated, tiles::count_saturated(&scores));
-        }
-        // SAFETY: written by `gather`, which has ended.
-        let exponents = unsafe { pad.slice::<i32>(layout.exponents + 8 * pair, 2) };
+    /// The online softmax of a tile over a block; its weights become a part of P.
+    fn weigh(&self, chunk: usize, tile: usize, block: usize) {
+        let (pad, layout) = (self.context.pad, &self.layout);
+        let halves = self.halves_seen(chunk + tile, block);
         let [keys, _] = self.block_exponents(block);
-        let [(a0, b0), (a1, b1)] = scores.map(widen);
+        // The rows stand beside keys of their own positions in the last half that they see, or in a later block.
         let (position, _) = self.tile(chunk + tile);
-        let mut weights = [[zero(); HALVES]; 2];
-        for (side, scores) in [[a0, a1], [b0, b1]].into_iter().enumerate() {
-            let row = 2 * pair + side;
-            let seen = (position + row % TILE + 1 - block * KEY_BLOCK) as u32;
-            let fall = Exponent(exponents[side]).power(-1, 0) * keys.power(-1, 0) * self.attention.scale;
-            weights[side] = self.soften(row, scores, lift(splat_f(fall)), seen);
-        }
-        let [first, second] = weights;
-        for (half, (a, b)) in first.into_iter().zip(second).enumerate() {
-            let v = narrow(lift(a), lift(b));
-            // SAFETY: a row pair's vectors of P are this task's.
-            unsafe { pad.write(layout.weights.tile(tile, half) + pair % PAIRS * VECTOR, v) };
+        let triangle = position < (block * HALVES + halves) * TILE;
+        // SAFETY: the scores were stored before the pool began, and are not begun anew before it has ended; exponents are
+        // written by `gather`, which has ended; weights and state of a tile are this task's.
+        unsafe {
+            let scores = pad.slice::<softmax::Tile>(layout.scores + tile * HALVES * TILE_BYTES, halves);
+            let weights = pad.slice_mut::<softmax::Tile>(layout.weights.chain(tile, 0), halves);
+            let exponents = pad.read(layout.exponents + tile * VECTOR);
+            let factors = softmax::factors(exponents, keys.power(-1, 0), self.attention.scale);
+            let mut seen = zero();
+            softmax::weigh(scores, triangle, factors, self.running(tile), weights, &mut seen);
+            self.watch(seen, scores);
         }
     }
 
-    /// One row's exponentials over a block, of which it sees the first `seen` keys.
-    fn soften(&self, row: usize, scores: [Q; HALVES], fall: Q, seen: u32) -> [V; HALVES] {
-        let [maximum, sum, _] = self.state(row);
-        let lanes = from_words(core::array::from_fn(|lane| lane as u32));
-        let scores: [V; HALVES] = core::array::from_fn(|half| {
-            let number = hvx::add_w(lanes, splat((half * TILE) as u32));
-            where_gt_w(splat(seen), number, hvx::float(mul_q(scores[half], fall)), splat_f(UNSEEN))
-        });
-        let mut top = max_sf(scores[0], scores[1]);
-        for bytes in [64, 32, 16, 8, 4] {
-            top = max_sf(top, rotate(top, bytes));
-        }
-        let top = max_sf(top, maximum);
-        let decay = exp(hvx::float(sub(maximum, top)));
-        let weights = scores.map(|score| exp(hvx::float(sub(score, top))));
-        let mut total = hvx::float(add(weights[0], weights[1]));
-        for bytes in [64, 32, 16, 8, 4] {
-            total = hvx::float(add(total, rotate(total, bytes)));
-        }
-        let sum = hvx::float(add_qv(mul(sum, decay), total));
-        self.set_state(row, [top, sum, decay]);
-        weights
-    }
-
-    /// Adds a block's mixture to the sums of a row pair.
-    fn accumulate(&self, pair: usize, block: usize) {
-        let Context { machine, pad, .. } = self.context;
-        let (layout, strips, tile) = (&self.layout, self.value_strips(), pair / PAIRS);
+    /// Adds a block's mixture to the sums of a tile.
+    fn accumulate(&self, tile: usize, block: usize) {
+        let (layout, strips) = (&self.layout, self.value_strips());
         let [_, values] = self.block_exponents(block);
         let fall = lift(splat_f(values.power(-1, 0)));
-        let rows = [2 * pair, 2 * pair + 1];
-        let decays = rows.map(|row| self.state(row)[2]);
-        let mut over = 0;
         for strip in 0..strips {
-            let at = layout.mixed + (tile * strips + strip) * TILE_BYTES + pair % PAIRS * VECTOR;
-            // SAFETY: the mixture was stored before the pool began, and is not begun anew before it has ended.
-            let halves = unsafe { pad.read(at) };
-            if tiles::saturated(tiles::watch(zero(), halves)) {
-                over += tiles::count_saturated(&[halves]);
+            // SAFETY: the mixture was stored before the pool began, and is not begun anew before it has ended; state and
+            // sums of a tile are this task's.
+            unsafe {
+                let at = layout.mixed + (tile * strips + strip) * TILE_BYTES;
+                let mixed = self.context.pad.slice::<softmax::Tile>(at, 1);
+                let mut seen = zero();
+                softmax::accumulate(&mixed[0], fall, self.running(tile), self.sums(tile, strip), &mut seen);
+                self.watch(seen, mixed);
             }
-            let (a, b) = widen(halves);
-            for ((row, decay), mixed) in rows.into_iter().zip(decays).zip([a, b]) {
-                // SAFETY: the row's sums are this task's.
-                unsafe {
-                    let sum = pad.read(self.sum(row, strip));
-                    pad.write(self.sum(row, strip), hvx::float(add_q(mul(sum, decay), mul_q(mixed, fall))));
+        }
+    }
+
+    /// Counts what the unit has saturated in tiles whose magnitudes are `seen`.
+    fn watch(&self, seen: V, tiles: &[softmax::Tile]) {
+        if tiles::saturated(seen) {
+            let over = tiles.iter().map(|tile| tiles::count_saturated(&tile[..])).sum();
+            Machine::add(&self.context.machine.saturated, over);
+        }
+    }
+
+    /// Writes a tile's results.
+    fn finish(&self, chunk: usize, tile: usize) {
+        let (position, head) = self.tile(chunk + tile);
+        let (first, width) = (self.span.first as usize + position, self.attention.value_width as usize);
+        let count = TILE.min(self.span.tokens as usize - position);
+        // SAFETY: state and sums of a tile, and the columns of its tokens and head, are this task's.
+        unsafe {
+            let inverses = self.running(tile).inverse();
+            let mut out = self.out.block(first..first + count, head * width..(head + 1) * width);
+            for strip in 0..self.value_strips() {
+                let sums = self.sums(tile, strip);
+                // Several rows side by side, as a row's words wait for each other.
+                for first in (0..count).step_by(BESIDE) {
+                    let scaled: [V; BESIDE] = core::array::from_fn(|row| {
+                        let inverse = splat_f(f32::from_bits(inverses[first + row]));
+                        float(mul(sums[first + row], inverse))
+                    });
+                    for (row, scaled) in (first..count).zip(scaled) {
+                        hvx::store(scaled, &mut out.row(row).as_chunks_mut::<TILE>().0[strip]);
+                    }
                 }
             }
         }
-        Machine::add(&machine.saturated, over);
     }
 
-    /// Writes one row's result.
-    fn finish(&self, chunk: usize, row: usize) {
-        let (position, head) = self.tile(chunk + row / TILE);
-        let position = position + row % TILE;
-        if position >= self.span.tokens as usize {
-            return;
-        }
-        let [_, sum, _] = self.state(row);
-        let inverse = splat_f(1.0 / f32::from_bits(hvx::to_words(sum)[0]));
-        let (token, width) = (self.span.first as usize + position, self.attention.value_width as usize);
-        // SAFETY: the columns of a token and a head are this task's.
-        let mut block = unsafe { self.out.block(token..token + 1, head * width..(head + 1) * width) };
-        for (strip, out) in block.row(0).as_chunks_mut::<TILE>().0.iter_mut().enumerate() {
-            // SAFETY: the row's sums are this task's.
-            let sum = unsafe { self.context.pad.read(self.sum(row, strip)) };
-            hvx::store(hvx::float(mul(sum, inverse)), out);
-        }
+    /// A tile's sums of a value strip.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes them meanwhile.
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn sums(&self, tile: usize, strip: usize) -> &mut [V; TILE] {
+        let at = self.layout.sums + (tile * self.value_strips() + strip) * TILE * VECTOR;
+        // SAFETY: the caller's contract.
+        unsafe { &mut self.context.pad.slice_mut(at, 1)[0] }
     }
 
-    /// Where a row's sums of a value strip stand.
-    fn sum(&self, row: usize, strip: usize) -> usize {
-        self.layout.sums + (row * self.value_strips() + strip) * VECTOR
-    }
-
-    /// A row's maximum, sum and last decay, the same in all lanes.
-    fn state(&self, row: usize) -> [V; 3] {
-        let at = self.layout.state + 3 * row * VECTOR;
-        // SAFETY: a row's state is its task's, phase after phase.
-        [0, 1, 2].map(|n| unsafe { self.context.pad.read(at + n * VECTOR) })
-    }
-
-    fn set_state(&self, row: usize, state: [V; 3]) {
-        let at = self.layout.state + 3 * row * VECTOR;
-        for (n, v) in state.into_iter().enumerate() {
-            // SAFETY: as in `state`.
-            unsafe { self.context.pad.write(at + n * VECTOR, v) };
-        }
+    /// A tile's running numbers.
+    ///
+    /// # Safety
+    /// As [`Self::sums`].
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn running(&self, tile: usize) -> &mut Running {
+        // SAFETY: the caller's contract.
+        unsafe { &mut self.context.pad.slice_mut(self.layout.state + tile * size_of::<Running>(), 1)[0] }
     }
 }
 
 /// The bits of the largest magnitude of rows of whole vectors.
 fn largest(rows: &[f32]) -> u32 {
-    let (rows, _) = rows.as_chunks::<TILE>();
-    let top =
-        rows.iter().fold(zero(), |top, row| hvx::max_w(top, hvx::and(hvx::load(row), splat(0x7fff_ffff))));
-    hvx::largest_w(top)
+    if let Some(rows) = hvx::row(rows) {
+        return hvx::largest_w(rows::largest(rows));
+    }
+    rows.iter().fold(0, |top, x| top.max(x.to_bits() & 0x7fff_ffff))
 }

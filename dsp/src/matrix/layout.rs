@@ -87,6 +87,22 @@ impl Operand {
     pub const fn tile(&self, row_tile: usize, tile: usize) -> usize {
         self.chain(row_tile, tile / CHAIN_TILES) + tile % CHAIN_TILES * TILE_BYTES
     }
+
+    /// As [`Self::tile`], with the bytes from there to the next row tile's, and how many row tiles stand at such distances,
+    /// that one included.
+    #[must_use]
+    pub const fn column(&self, row_tile: usize, tile: usize) -> (usize, usize, usize) {
+        let at = tile % CHAIN_TILES * TILE_BYTES;
+        let chain = tile / CHAIN_TILES;
+        if chain < self.tiles / CHAIN_TILES {
+            let first = self.whole + (chain * self.row_tiles + row_tile) * CHAIN_BYTES;
+            return (first + at, CHAIN_BYTES, self.row_tiles - row_tile);
+        }
+        let rest = self.rest();
+        let each = STRETCH / TILE_BYTES / rest;
+        let (stretch, place) = (row_tile / each, row_tile % each);
+        (self.last + stretch * STRETCH + place * rest * TILE_BYTES + at, rest * TILE_BYTES, each - place)
+    }
 }
 
 /// What is laid out: a gated unit, or (without `inward`) one matrix.

@@ -12,6 +12,8 @@
 
 #[allow(unsafe_code)]
 pub mod attention;
+#[allow(unsafe_code)]
+mod gather;
 pub mod layout;
 #[allow(unsafe_code)]
 pub mod operator;

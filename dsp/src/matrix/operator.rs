@@ -9,22 +9,24 @@
 //! product's chain on k. No cut by rows, parts, threads or budget changes a bit (law 1).
 
 use super::Machine;
-use super::layout::{Layout, Operand, TILE_BYTES, chains};
+pub(super) use super::gather::gather;
+use super::gather::vector;
+use super::layout::{Layout, TILE_BYTES, chains};
 use super::pad::Pad;
 use crate::executor::{Run, Work, share};
 use crate::kernels::Chain;
-use crate::kernels::hexagon::activate::{BLOCK, activate, gate_offsets};
+use crate::kernels::hexagon::activate::{activate_tiles, gate_offsets};
 use crate::kernels::hexagon::decode::{OVERFLOW, PAIRS, Planes, Tile};
-use crate::kernels::hexagon::gather::pack_rows;
 use crate::kernels::hexagon::hvx::{self, FLOATS, V, add_qv, first_q, lift, splat_f, zero};
 use crate::kernels::hexagon::scatter::{Aim, scatter, weighted};
 use crate::kernels::hexagon::tiles::{self, ACTIVATION_ROOM, Exponent};
 use crate::linear::Weights;
 use crate::pipeline::{Activate, CHAIN_TILES, Decode, Fetch, Matrix, Multiply, Piece, Scatter, Table};
-use crate::platform::{Patience, thread_working_for, wait, working_for};
+use crate::platform::{Patience, thread_working_for, wait};
 use crate::pool::Pool;
 use crate::routes::Route;
 use crate::view::{Grid, Rows};
+use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use estream_idl::address::TILE;
 use estream_idl::format::StripLayout;
@@ -75,7 +77,7 @@ impl Rowed<'_> {
     }
 
     /// The grid, and the first row and the columns of a strip in it.
-    fn place(&self, strip: usize, rows: usize) -> (&Grid<'_>, usize, core::ops::Range<usize>) {
+    fn place(&self, strip: usize, rows: usize) -> (&Grid<'_>, usize, Range<usize>) {
         match self {
             Self::Whole(grid) => (grid, 0, strip_columns(grid, strip)),
             Self::Strips(grid) => (grid, strip * rows, 0..TILE),
@@ -83,7 +85,7 @@ impl Rowed<'_> {
     }
 }
 
-fn strip_columns(grid: &Grid<'_>, strip: usize) -> core::ops::Range<usize> {
+fn strip_columns(grid: &Grid<'_>, strip: usize) -> Range<usize> {
     strip * TILE..(strip * TILE + TILE).min(grid.columns())
 }
 
@@ -152,77 +154,6 @@ pub fn product(
         };
         job.run();
     }
-}
-
-/// Packs rows into tiles, each raised by its own power of two, which goes to the i32 at `exponents`. Rows past the last
-/// are zeros up to a whole tile.
-pub(super) fn gather<'r>(
-    Context { machine, pad, pool }: Context<'_>,
-    exponents: usize,
-    to: Operand,
-    rows: usize,
-    row: &(dyn Fn(usize) -> Option<&'r [f32]> + Sync),
-) {
-    let pairs = rows.div_ceil(TILE) * PAIRS;
-    let body = |_, pair: usize| {
-        // SAFETY: the two rows' exponents are this task's, before anybody reads them.
-        let held = unsafe { pad.slice_mut::<i32>(exponents + 8 * pair, 2) };
-        let rows = [row(2 * pair), row(2 * pair + 1)];
-        let mut powers = [zero(); 2];
-        for ((row, held), power) in rows.iter().zip(held).zip(&mut powers) {
-            let exponent = row.map_or(Some(Exponent(0)), exponent);
-            if exponent.is_none() {
-                Machine::add(&machine.rows, 1);
-            }
-            let exponent = exponent.unwrap_or_default();
-            *held = exponent.0;
-            *power = splat_f(exponent.power(1, 0));
-        }
-        let aligned = rows.map(|row| row.and_then(hvx::row));
-        for chain in 0..to.chains() {
-            let (first, count) = (chain * CHAIN_TILES, to.chain_tiles(chain));
-            let column = pad.column(to.chain(pair / PAIRS, chain) + pair % PAIRS * VECTOR, TILE_BYTES, count);
-            // Whole vectors of both rows where they stand at borders, one by one elsewhere.
-            let whole = aligned.map(|row| row.and_then(|row| row.get(first..first + count)));
-            // SAFETY: the vectors of a row pair are this task's alone.
-            unsafe {
-                match whole {
-                    [Some(a), Some(b)] => {
-                        let (to, stride) = column.raw();
-                        pack_rows([a, b], powers, to, stride);
-                    }
-                    _ => column.fill((first..first + count).map(|tile| {
-                        tiles::pack(rows.map(|row| row.map_or(zero(), |row| vector(row, tile))), powers)
-                    })),
-                }
-            }
-        }
-    };
-    working_for(Operator::Gather, || pool.run(pairs, &body));
-}
-
-/// The exponent of a row, wherever it begins and however long it is.
-fn exponent(row: &[f32]) -> Option<Exponent> {
-    match hvx::row(row) {
-        Some(vectors) if row.len().is_multiple_of(FLOATS) => Exponent::of(vectors),
-        _ => {
-            let largest = row.iter().fold(0, |largest, x| largest.max(x.to_bits() & 0x7fff_ffff));
-            Exponent::of_magnitude(largest)
-        }
-    }
-}
-
-/// The 32 elements of a row that belong to a k-tile; zeros past the row's end.
-#[inline(always)]
-fn vector(row: &[f32], tile: usize) -> V {
-    if let Some(v) = hvx::row(row).and_then(|vectors| vectors.get(tile)) {
-        return *v;
-    }
-    let mut full = [0.0; FLOATS];
-    let tail = row.get(tile * FLOATS..).unwrap_or(&[]);
-    let count = tail.len().min(FLOATS);
-    full[..count].copy_from_slice(&tail[..count]);
-    hvx::load(&full)
 }
 
 /// One chunk of rows through the table.
@@ -317,7 +248,7 @@ impl Job<'_> {
 
     /// Where a strip's columns go: the grid, the row that the chunk's places count from, the columns, and whether they are
     /// added to what is there.
-    fn columns(&self, strip: usize) -> (&Grid<'_>, usize, core::ops::Range<usize>, bool) {
+    fn columns(&self, strip: usize) -> (&Grid<'_>, usize, Range<usize>, bool) {
         match self.sink {
             Sink::Routes(_, grid) => (grid, 0, strip_columns(grid, strip), true),
             Sink::Rows { out, all, chain, .. } => {
@@ -327,20 +258,35 @@ impl Job<'_> {
         }
     }
 
-    /// Scatters the first `rows` rows of a pair whose columns are not whole vectors, or which has one row.
-    fn scatter_loose(&self, halves: V, aim: &Aim, rows: usize, strip: usize) {
+    /// Scatters pairs from `first` on whose columns are not whole vectors, or the last, which has one row, of `rows` rows.
+    /// Returns what [`tiles::watch`] says of them and `seen`.
+    #[cold]
+    #[inline(never)]
+    fn scatter_loose(
+        &self,
+        halves: &[V],
+        aims: &[Aim],
+        first: usize,
+        rows: usize,
+        strip: usize,
+        mut seen: V,
+    ) -> V {
         let (grid, base, columns, add) = self.columns(strip);
-        let products = weighted(halves, aim.factors);
-        for (bytes, product) in aim.rows.into_iter().zip(products).take(rows) {
-            let place = base + bytes / size_of::<f32>() / grid.stride();
-            // SAFETY: a row of the output is met once in a chunk, and its columns by one strip: no other share has them.
-            let mut block = unsafe { grid.block(place..place + 1, columns.clone()) };
-            let row = block.row(0);
-            let done = hvx::float(if add { add_qv(product, vector(row, 0)) } else { product });
-            let mut full = [0.0; FLOATS];
-            hvx::store(done, &mut full);
-            row.copy_from_slice(&full[..row.len()]);
+        for (pair, (&halves, aim)) in halves.iter().zip(aims).enumerate().skip(first) {
+            seen = tiles::watch(seen, halves);
+            let products = weighted(halves, aim.factors);
+            for (bytes, product) in aim.rows.into_iter().zip(products).take(rows - 2 * pair) {
+                let place = base + bytes / size_of::<f32>() / grid.stride();
+                // SAFETY: a row of the output is met once in a chunk, and its columns by one strip: no other share has them.
+                let mut block = unsafe { grid.block(place..place + 1, columns.clone()) };
+                let row = block.row(0);
+                let done = hvx::float(if add { add_qv(product, vector(row, 0)) } else { product });
+                let mut full = [0.0; FLOATS];
+                hvx::store(done, &mut full);
+                row.copy_from_slice(&full[..row.len()]);
+            }
         }
+        seen
     }
 }
 
@@ -368,11 +314,17 @@ impl Work for Job<'_> {
     }
 
     fn activate(&self, activate: &Activate, number: u32) {
-        thread_working_for(Operator::Activate, || self.activate_share(activate, number));
+        let tiles = share(number, self.row_tiles(), 1);
+        if !tiles.is_empty() {
+            thread_working_for(Operator::Activate, || self.activate_share(activate, tiles));
+        }
     }
 
     fn scatter(&self, scatter: &Scatter, number: u32) {
-        thread_working_for(Operator::Scatter, || self.scatter_share(scatter, number));
+        let tiles = share(number, self.row_tiles(), 1);
+        if !tiles.is_empty() {
+            thread_working_for(Operator::Scatter, || self.scatter_share(scatter, tiles));
+        }
     }
 }
 
@@ -438,63 +390,61 @@ impl Job<'_> {
         Machine::add(&machine.weights, u32::from(worst >= OVERFLOW));
     }
 
-    fn activate_share(&self, share_of: &Activate, number: u32) {
-        for tile in share(number, self.row_tiles(), 1) {
-            self.activate_tile(share_of, tile);
-        }
-    }
-
-    /// Activates a row tile. A share of less would cost more on the way there than it computes.
-    fn activate_tile(&self, share_of: &Activate, tile: usize) {
+    fn activate_share(&self, share_of: &Activate, tiles: Range<usize>) {
         let (layout, pad) = (self.layout, self.context.pad);
-        let (pair, count) = (tile * PAIRS, PAIRS / BLOCK);
-        let place = layout.h.tile(tile, share_of.pair);
-        let [gates, ups] = [share_of.gate, share_of.up].map(|o| {
-            // SAFETY: the tiles were stored before the executor's number let this share begin, and are not begun anew
-            // before the share has ended.
-            unsafe { pad.slice::<[V; BLOCK]>(layout.o[o] + pair * VECTOR, count) }
-        });
-        // SAFETY: written by `aim`, before the run began.
-        let offsets = unsafe { pad.slice::<[u32; BLOCK]>(layout.exponents + pair * size_of::<u32>(), count) };
-        // SAFETY: a row tile's vectors of H are this share's alone, and nobody reads H before all pairs are activated.
-        let out = unsafe { pad.slice_mut::<[V; BLOCK]>(place, count) };
-        if tiles::saturated(activate(gates, ups, offsets, out)) {
-            for blocks in [gates, ups, out] {
-                self.count(blocks.as_flattened());
+        let mut first = tiles.start;
+        while first < tiles.end {
+            // As many row tiles as stand at equal distances in H: all of them, but in the last chain.
+            let (place, stride, count) = layout.h.column(first, share_of.pair);
+            let count = count.min(tiles.end - first);
+            let [gates, ups] = [share_of.gate, share_of.up].map(|o| {
+                // SAFETY: the tiles were stored before the executor's number let this share begin, and are not begun anew
+                // before the share has ended.
+                unsafe { pad.slice::<Tile>(layout.o[o] + first * TILE_BYTES, count) }
+            });
+            let at = layout.exponents + first * PAIRS * size_of::<u32>();
+            // SAFETY: written by `aim`, before the run began.
+            let offsets = unsafe { pad.slice::<[u32; PAIRS]>(at, count) };
+            let out = pad.tiles(place, stride, count);
+            // SAFETY: the row tiles' vectors of H are this share's alone, and nobody reads H before all pairs are activated.
+            let seen = unsafe { activate_tiles(gates, ups, offsets, out, stride) };
+            if tiles::saturated(seen) {
+                for tiles in [gates, ups] {
+                    self.count(tiles.as_flattened());
+                }
+                for tile in 0..count {
+                    // SAFETY: as above, and `activate_tiles` has ended.
+                    self.count(unsafe { pad.slice::<V>(place + tile * stride, PAIRS) });
+                }
             }
+            first += count;
         }
     }
 
-    fn scatter_share(&self, share_of: &Scatter, number: u32) {
-        let (at, pad) = (self.layout.o[share_of.o], self.context.pad);
-        // Whole row tiles, as `activate_tile`.
-        let pairs = share(number, self.row_tiles() * PAIRS, PAIRS);
-        if pairs.is_empty() {
-            return;
-        }
-        let (grid, base, columns, add) = self.columns(share_of.strip);
-        let rows = self.rows.clamp(2 * pairs.start, 2 * pairs.end) - 2 * pairs.start;
+    fn scatter_share(&self, share_of: &Scatter, tiles: Range<usize>) {
+        let pad = self.context.pad;
+        let first = tiles.start * PAIRS;
+        let rows = self.rows.min(tiles.end * TILE) - 2 * first;
         // SAFETY: written by `aim`, before the run began.
-        let aims = unsafe {
-            pad.slice::<Aim>(self.layout.targets + pairs.start * size_of::<Aim>(), rows.div_ceil(2))
-        };
+        let aims =
+            unsafe { pad.slice::<Aim>(self.layout.targets + first * size_of::<Aim>(), rows.div_ceil(2)) };
         // SAFETY: as in `activate_share`: the tiles' vectors of row pairs follow each other.
-        let halves = unsafe { pad.slice::<V>(at + pairs.start * VECTOR, aims.len()) };
-        let mut seen = zero();
-        let mut loose = 0;
+        let halves = unsafe { pad.slice::<V>(self.layout.o[share_of.o] + first * VECTOR, aims.len()) };
+        let (grid, base, columns, add) = self.columns(share_of.strip);
         assert!(base + self.places() <= grid.rows(), "a strip's rows of the output");
+        let mut seen = zero();
+        let mut done = 0;
         if columns.len() == TILE && grid.stride().is_multiple_of(TILE) && rows > 1 {
-            let first = grid.pointer(base, columns.start).cast::<V>();
-            if first.is_aligned() {
-                loose = rows / 2;
+            let to = grid.pointer(base, columns.start).cast::<V>();
+            if to.is_aligned() {
+                done = rows / 2;
                 // SAFETY: the places are rows of the strip by `aim`. A row of the output is met once in a chunk, and its
                 // columns by one strip: no other share has these vectors, which are whole and at their borders.
-                unsafe { scatter(&halves[..loose], &aims[..loose], first, add, &mut seen) };
+                unsafe { scatter(&halves[..done], &aims[..done], to, add, &mut seen) };
             }
         }
-        for (pair, (&halves, aim)) in halves.iter().zip(aims).enumerate().skip(loose) {
-            seen = tiles::watch(seen, halves);
-            self.scatter_loose(halves, aim, rows - 2 * pair, share_of.strip);
+        if done < aims.len() {
+            seen = self.scatter_loose(halves, aims, done, rows, share_of.strip, seen);
         }
         if tiles::saturated(seen) {
             self.count(halves);

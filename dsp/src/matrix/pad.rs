@@ -5,6 +5,7 @@
 //! why nobody else is there.
 
 use super::layout::BIAS_BYTES;
+use crate::kernels::hexagon::decode::Tile;
 use crate::kernels::hexagon::hvx::V;
 use core::marker::PhantomData;
 use core::ops::Range;
@@ -128,6 +129,21 @@ impl<'a> Pad<'a> {
         assert!(stride.is_multiple_of(size_of::<V>()), "vectors at their borders");
         // SAFETY: `at` lies inside the block.
         Column { first: unsafe { self.base.add(at) }.cast(), stride, count, lent: PhantomData }
+    }
+
+    /// The first of `count` tiles at every `stride`-th byte from `at` on.
+    ///
+    /// # Panics
+    /// When they reach out of the pad or are not aligned.
+    #[must_use]
+    pub fn tiles(&self, at: usize, stride: usize, count: usize) -> *mut Tile {
+        let last = count.checked_sub(1).map_or(at, |last| at + last * stride);
+        let _ = (
+            self.range::<Tile>(at, usize::from(count > 0)),
+            self.range::<Tile>(last, usize::from(count > 0)),
+        );
+        // SAFETY: `at` lies inside the block.
+        unsafe { self.base.add(at) }.cast().as_ptr()
     }
 
     fn range<T>(&self, at: usize, count: usize) -> Range<usize> {

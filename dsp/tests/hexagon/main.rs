@@ -5,6 +5,7 @@ mod float;
 mod operator;
 mod pairs;
 mod rows;
+mod softmax;
 mod stored;
 
 /// A small generator: tests say which seed they ran.

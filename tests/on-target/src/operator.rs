@@ -30,8 +30,8 @@ struct Sizes {
 /// A usual one, with the fewest rows that cost as much as 32.
 const USUAL: Sizes = Sizes { width: 2048, inner: 1024, rows: 32 };
 /// One of few weights with few rows and with many, whose difference is what a tile more of rows costs.
-const FEW: Sizes = Sizes { width: 2048, inner: 64, rows: 32 };
-const MANY: Sizes = Sizes { rows: 160, ..FEW };
+const FEW: Sizes = Sizes { width: 2048, inner: 64, rows: 128 };
+const MANY: Sizes = Sizes { rows: 512, ..FEW };
 
 fn pool() -> Pool<'static> {
     Pool::new(1).expect("this thread").with_matrix(Machine::new(VTCM).expect("the units"))

@@ -35,9 +35,22 @@ pub unsafe fn pack_rows(rows: [&[V]; 2], powers: [V; 2], to: *mut V, stride: usi
     assert!(rows[0].len() == rows[1].len(), "rows of one length");
     // SAFETY: the caller's contract.
     let done = unsafe { packed(rows, powers, to, stride) };
-    let mut to = to.wrapping_byte_add(done * stride);
-    for (&a, &b) in rows[0][done..].iter().zip(&rows[1][done..]) {
+    if done < rows[0].len() {
         // SAFETY: as above.
+        unsafe {
+            pack_rest(rows.map(|row| &row[done..]), powers, to.wrapping_byte_add(done * stride), stride)
+        };
+    }
+}
+
+/// Packs vectors one by one. Not inlined: where there is a loop by hand, a caller has no use for a second, unrolled one.
+///
+/// # Safety
+/// As [`pack_rows`].
+#[inline(never)]
+unsafe fn pack_rest(rows: [&[V]; 2], powers: [V; 2], mut to: *mut V, stride: usize) {
+    for (&a, &b) in rows[0].iter().zip(rows[1]) {
+        // SAFETY: the caller's contract.
         unsafe { to.write(pack([a, b], powers)) };
         to = to.wrapping_byte_add(stride);
     }

@@ -79,11 +79,18 @@ pub fn lookup(codes: V, table: V) -> (V, V) {
 #[must_use]
 #[inline(always)]
 pub fn largest_uh(v: V) -> u16 {
+    to_words(most_uh(v))[0] as u16
+}
+
+/// As [`largest_uh`], in all lanes.
+#[must_use]
+#[inline(always)]
+pub fn most_uh(v: V) -> V {
     let mut v = v;
     for bytes in [64, 32, 16, 8, 4, 2] {
         v = max_uh(v, rotate(v, bytes));
     }
-    to_words(v)[0] as u16
+    v
 }
 
 /// The largest signed word of all lanes.

@@ -5,6 +5,8 @@
 //! [`crate::matrix`] has the machine around it.
 
 pub mod activate;
+#[allow(unsafe_code)]
+mod blocks;
 pub mod decode;
 pub mod float;
 #[allow(unsafe_code)]
@@ -12,8 +14,10 @@ pub mod gather;
 #[allow(unsafe_code)]
 pub mod hvx;
 pub mod rows;
+mod scales;
 #[allow(unsafe_code)]
 pub mod scatter;
+pub mod softmax;
 #[allow(unsafe_code)]
 mod steady;
 pub mod tiles;

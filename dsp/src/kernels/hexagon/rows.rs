@@ -4,8 +4,8 @@
 
 use super::float::exp;
 use super::hvx::{
-    self, FLOATS, Q, V, add_q, add_qv, deal_w, float, interleave_w, lift, load, max_sf, mul, mul_q, splat_f,
-    sub, zero,
+    self, FLOATS, Q, V, add_q, add_qv, deal_w, float, interleave_w, lift, load, max_sf, mul, mul_q, splat,
+    splat_f, sub, xor, zero,
 };
 use crate::kernels::Chain;
 use crate::kernels::math::rsqrt;
@@ -58,9 +58,15 @@ fn map(x: &mut [f32], fill: f32, mut f: impl FnMut(V) -> V) {
 pub fn rms_norm(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
     assert!(x.len() == weight.len() && x.len() == out.len(), "rows of one length");
     let squares = vectors(x, 0.0).fold(lift(zero()), |sum, v| add_q(sum, mul(v, v)));
-    let factor = lift(splat_f(rsqrt(hvx::sum(float(squares)) / x.len() as f32 + epsilon)));
-    let scaled = |(x, w)| float(mul_q(mul_q(lift(x), factor), lift(w)));
-    write(out, vectors(x, 0.0).zip(vectors(weight, 0.0)).map(scaled));
+    let factor = splat_f(rsqrt(hvx::sum(float(squares)) / x.len() as f32 + epsilon));
+    let scaled = |x, w| float(mul_q(mul(x, factor), lift(w)));
+    let ((x, x_tail), (weight, weight_tail)) = (x.as_chunks::<FLOATS>(), weight.as_chunks::<FLOATS>());
+    let (out, out_tail) = out.as_chunks_mut::<FLOATS>();
+    for ((out, x), weight) in out.iter_mut().zip(x).zip(weight) {
+        hvx::store(scaled(load(x), load(weight)), out);
+    }
+    let last = scaled(load_tail(x_tail, 0.0), load_tail(weight_tail, 0.0));
+    write(out_tail, core::iter::once(last));
 }
 
 /// See [`crate::kernels::Kernels::swiglu`].
@@ -74,8 +80,13 @@ pub fn swiglu(gate: &[f32], up: &[f32], out: &mut [f32]) {
 pub fn add_scaled(factor: f32, x: &[f32], y: &mut [f32]) {
     assert!(x.len() == y.len(), "rows of one length");
     let factor = splat_f(factor);
-    let mut x = vectors(x, 0.0);
-    map(y, 0.0, |y| x.next().map_or(y, |x| float(add_qv(mul(factor, x), y))));
+    let added = |x, y| float(add_qv(mul(factor, x), y));
+    let ((x, x_tail), (y, y_tail)) = (x.as_chunks::<FLOATS>(), y.as_chunks_mut::<FLOATS>());
+    for (y, x) in y.iter_mut().zip(x) {
+        hvx::store(added(load(x), load(y)), y);
+    }
+    let last = added(load_tail(x_tail, 0.0), load_tail(y_tail, 0.0));
+    write(y_tail, core::iter::once(last));
 }
 
 /// See [`crate::kernels::Kernels::scale`].
@@ -87,27 +98,43 @@ pub fn scale(factor: f32, x: &mut [f32]) {
 /// See [`crate::kernels::Kernels::rotate`].
 pub fn rotate(pairs: RopePairs, head: &mut [f32], cos: &[f32], sin: &[f32]) {
     assert!(cos.len() == sin.len() && head.len() >= 2 * cos.len(), "a cosine and a sine a pair");
-    let angles = vectors(cos, 0.0).zip(vectors(sin, 0.0));
+    let ((cos, cos_tail), (sin, sin_tail)) = (cos.as_chunks::<FLOATS>(), sin.as_chunks::<FLOATS>());
+    let whole = cos.len() * FLOATS;
+    let angles = cos.iter().zip(sin).map(|(cos, sin)| (load(cos), load(sin)));
     match pairs {
         RopePairs::Halves => {
-            let (first, rest) = head.split_at_mut(cos.len());
-            let second = &mut rest[..cos.len()];
-            for (index, (cos, sin)) in angles.enumerate() {
-                let from = index * FLOATS;
-                let to = first.len().min(from + FLOATS);
-                let (a, b) = (&mut first[from..to], &mut second[from..to]);
-                let turned = turn(load_tail(a, 0.0), load_tail(b, 0.0), cos, sin);
-                write(a, core::iter::once(turned.0));
-                write(b, core::iter::once(turned.1));
+            let (first, rest) = head.split_at_mut(whole + cos_tail.len());
+            let second = &mut rest[..first.len()];
+            let ((a, a_tail), (b, b_tail)) =
+                (first.as_chunks_mut::<FLOATS>(), second.as_chunks_mut::<FLOATS>());
+            for ((a, b), (cos, sin)) in a.iter_mut().zip(b).zip(angles) {
+                let turned = turn(load(a), load(b), cos, sin);
+                hvx::store(turned.0, a);
+                hvx::store(turned.1, b);
+            }
+            if !a_tail.is_empty() {
+                let (cos, sin) = (load_tail(cos_tail, 0.0), load_tail(sin_tail, 0.0));
+                let turned = turn(load_tail(a_tail, 0.0), load_tail(b_tail, 0.0), cos, sin);
+                write(a_tail, core::iter::once(turned.0));
+                write(b_tail, core::iter::once(turned.1));
             }
         }
         RopePairs::Adjacent => {
-            for (pairs, (cos, sin)) in head[..2 * cos.len()].chunks_mut(2 * FLOATS).zip(angles) {
-                let (low, high) = pairs.split_at(pairs.len().min(FLOATS));
-                let (a, b) = deal_w(load_tail(low, 0.0), load_tail(high, 0.0));
+            let (head, tail) = head[..2 * (whole + cos_tail.len())].split_at_mut(2 * whole);
+            let (twos, _) = head.as_chunks_mut::<FLOATS>().0.as_chunks_mut::<2>();
+            for ([low, high], (cos, sin)) in twos.iter_mut().zip(angles) {
+                let (a, b) = deal_w(load(low), load(high));
                 let turned = turn(a, b, cos, sin);
+                let turned = interleave_w(turned.0, turned.1);
+                hvx::store(turned.0, low);
+                hvx::store(turned.1, high);
+            }
+            if !tail.is_empty() {
+                let (low, high) = tail.split_at(tail.len().min(FLOATS));
+                let (a, b) = deal_w(load_tail(low, 0.0), load_tail(high, 0.0));
+                let turned = turn(a, b, load_tail(cos_tail, 0.0), load_tail(sin_tail, 0.0));
                 let (low, high) = interleave_w(turned.0, turned.1);
-                write(pairs, [low, high].into_iter());
+                write(tail, [low, high].into_iter());
             }
         }
     }
@@ -115,8 +142,8 @@ pub fn rotate(pairs: RopePairs, head: &mut [f32], cos: &[f32], sin: &[f32]) {
 
 #[inline(always)]
 fn turn(a: V, b: V, cos: V, sin: V) -> (V, V) {
-    let minus = mul_q(mul(b, sin), lift(splat_f(-1.0)));
-    (float(add_q(mul(a, cos), minus)), float(add_q(mul(a, sin), mul(b, cos))))
+    let minus = xor(sin, splat(1 << 31));
+    (float(add_q(mul(a, cos), mul(b, minus))), float(add_q(mul(a, sin), mul(b, cos))))
 }
 
 /// See [`crate::kernels::Kernels::max`].

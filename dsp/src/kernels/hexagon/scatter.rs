@@ -42,7 +42,19 @@ pub unsafe fn scatter(halves: &[V], aims: &[Aim], first: *mut V, add: bool, seen
     assert!(halves.len() == aims.len(), "an aim a vector");
     // SAFETY: the caller's contract.
     let done = if add { unsafe { added(halves, aims, first, seen) } } else { 0 };
-    for (&halves, aim) in halves[done..].iter().zip(&aims[done..]) {
+    if done < halves.len() {
+        // SAFETY: the caller's contract.
+        unsafe { one_by_one(&halves[done..], &aims[done..], first, add, seen) };
+    }
+}
+
+/// Adds or writes pairs one by one. Not inlined, for the sake of callers that only ever take the loop by hand.
+///
+/// # Safety
+/// As [`scatter`].
+#[inline(never)]
+unsafe fn one_by_one(halves: &[V], aims: &[Aim], first: *mut V, add: bool, seen: &mut V) {
+    for (&halves, aim) in halves.iter().zip(aims) {
         *seen = watch(*seen, halves);
         let rows = aim.rows.map(|bytes| first.wrapping_byte_add(bytes));
         for (row, product) in rows.into_iter().zip(weighted(halves, aim.factors)) {

@@ -65,6 +65,10 @@ const fn doubling(base: u32) -> [u32; 32] {
     words
 }
 
+/// Those of a vector's first and second half: a constant, since a share of an operator has few tiles to bear their making.
+#[cfg(all(target_arch = "hexagon", not(target_feature = "hvxv79")))]
+const DOUBLING: [[u32; 32]; 2] = [doubling(0), doubling(32)];
+
 /// One nibble vector from P3 on, and the next one up to P2: its registers' numbers, and what P4 does besides.
 #[cfg(all(target_arch = "hexagon", not(target_feature = "hvxv79")))]
 macro_rules! vector {
@@ -145,8 +149,8 @@ unsafe fn steady(table: V, codes: *const V, scales: *const V, out: *mut V, count
             in("v18") table.vector(),
             in("v24") splat(MAGNITUDE).vector(),
             inout("v25") seen,
-            in("v26") from_words(doubling(0)).vector(),
-            in("v27") from_words(doubling(32)).vector(),
+            in("v26") from_words(DOUBLING[0]).vector(),
+            in("v27") from_words(DOUBLING[1]).vector(),
             out("v0") _, out("v1") _, out("v2") _, out("v3") _, out("v4") _, out("v6") _, out("v7") _, out("v8") _,
             out("v9") _, out("v10") _, out("v11") _, out("v12") _, out("v13") _, out("v14") _, out("v16") _,
             out("v17") _, out("v19") _, out("v23") _,

@@ -20,6 +20,7 @@ const NOT_FINITE: u32 = 255;
 
 /// The power of two that a row is raised by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
 pub struct Exponent(pub i32);
 
 impl Exponent {

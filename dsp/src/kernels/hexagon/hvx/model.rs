@@ -191,6 +191,13 @@ pub fn bits_to_bytes(v: V, mask: u32, value: u32) -> V {
     of_bytes(core::array::from_fn(|i| if v[i] & mask[i % 4] != 0 { value[i % 4] } else { 0 }))
 }
 
+/// The vector with another first word.
+#[must_use]
+#[inline(always)]
+pub fn insert_w(v: V, word: u32) -> V {
+    V(core::array::from_fn(|lane| if lane == 0 { word } else { v.0[lane] }))
+}
+
 /// The vector turned towards lane 0 by `count` bytes.
 #[must_use]
 #[inline(always)]
@@ -312,6 +319,20 @@ pub fn unpack_h(v: V) -> (V, V) {
     in_order(|i| i32::from(v[i].cast_signed()).cast_unsigned())
 }
 
+/// The even halfwords of `low` and `high` in turns.
+#[must_use]
+#[inline(always)]
+pub fn even_halves(low: V, high: V) -> V {
+    lanes(low, high, |low, high| low & 0xffff | high << 16)
+}
+
+/// The odd halfwords of `low` and `high` in turns.
+#[must_use]
+#[inline(always)]
+pub fn odd_halves(low: V, high: V) -> V {
+    lanes(low, high, |low, high| low >> 16 | high & 0xffff_0000)
+}
+
 /// Halfwords of `low` and `high` in turns.
 #[must_use]
 #[inline(always)]
@@ -347,6 +368,13 @@ pub fn half_of_h(v: V) -> V {
 #[inline(always)]
 pub fn float_of_w(v: V) -> V {
     V(unit::sf_from_w(&v.0))
+}
+
+/// Halves, the larger.
+#[must_use]
+#[inline(always)]
+pub fn max_hf(a: V, b: V) -> V {
+    V(unit::hf_max(&a.0, &b.0))
 }
 
 /// Floats, the larger.
@@ -445,6 +473,13 @@ pub fn store(v: V, to: &mut [f32; 32]) {
 #[inline(always)]
 pub fn first_q(q: Q) -> u32 {
     q.0[0]
+}
+
+/// All lanes' bits as the unit holds them, for [`splat_q`].
+#[must_use]
+#[inline(always)]
+pub fn words_q(q: Q) -> [u32; 32] {
+    q.0
 }
 
 /// What [`first_q`] gave, in all lanes.

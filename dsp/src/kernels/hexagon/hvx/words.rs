@@ -32,6 +32,15 @@ impl V {
 #[repr(transparent)]
 pub struct Q(HvxVector);
 
+impl Q {
+    /// The register's value, for words written by hand.
+    #[must_use]
+    #[inline(always)]
+    pub const fn vector(self) -> HvxVector {
+        self.0
+    }
+}
+
 /// Defines functions of one instruction each.
 macro_rules! words {
     ($($(#[$doc:meta])* fn $name:ident($($a:ident: $t:ty),*) -> $r:ty = $e:expr;)+) => {
@@ -83,6 +92,8 @@ words! {
     fn max_w(a: V, b: V) -> V = V(q6_vw_vmax_vwvw(a.0, b.0));
     /// Unsigned halfwords, the larger.
     fn max_uh(a: V, b: V) -> V = V(q6_vuh_vmax_vuhvuh(a.0, b.0));
+    /// The vector with another first word.
+    fn insert_w(v: V, word: u32) -> V = V(q6_vw_vinsert_vwr(v.0, word.cast_signed()));
     /// The vector turned towards lane 0 by `bytes`.
     fn rotate(v: V, bytes: u32) -> V = V(q6_v_vror_vr(v.0, bytes.cast_signed()));
     /// Entry b mod 16 of table `number` of the four that a vector holds: even bytes, odd bytes. Table 0 is the low halves
@@ -113,6 +124,10 @@ words! {
     fn unpack_b(v: V) -> (V, V) = split(q6_wh_vunpack_vb(v.0));
     /// Signed halfwords to words in order: the first 32, the last 32.
     fn unpack_h(v: V) -> (V, V) = split(q6_ww_vunpack_vh(v.0));
+    /// The even halfwords of `low` and `high` in turns.
+    fn even_halves(low: V, high: V) -> V = V(q6_vh_vshuffe_vhvh(high.0, low.0));
+    /// The odd halfwords of `low` and `high` in turns.
+    fn odd_halves(low: V, high: V) -> V = V(q6_vh_vshuffo_vhvh(high.0, low.0));
     /// Halfwords of `low` and `high` in turns.
     fn interleave_h(low: V, high: V) -> (V, V) = split(q6_w_vshuff_vvr(high.0, low.0, -2));
     /// Words of `low` and `high` in turns.
@@ -123,6 +138,8 @@ words! {
     fn half_of_h(v: V) -> V = V(q6_vhf_equals_vh(v.0));
     /// Signed words as floats, rounded.
     fn float_of_w(v: V) -> V = V(q6_vsf_equals_vw(v.0));
+    /// Halves, the larger.
+    fn max_hf(a: V, b: V) -> V = V(q6_vhf_vmax_vhfvhf(a.0, b.0));
     /// Floats, the larger.
     fn max_sf(a: V, b: V) -> V = V(q6_vsf_vmax_vsfvsf(a.0, b.0));
     /// Floats, the smaller.
@@ -248,6 +265,13 @@ pub fn store(v: V, to: &mut [f32; 32]) {
 #[inline(always)]
 pub fn first_q(q: Q) -> u32 {
     to_words(V(q.0))[0]
+}
+
+/// All lanes' bits as the unit holds them, for [`splat_q`].
+#[must_use]
+#[inline(always)]
+pub fn words_q(q: Q) -> [u32; 32] {
+    to_words(V(q.0))
 }
 
 /// What [`first_q`] gave, in all lanes.
