@@ -216,13 +216,18 @@ impl Format {
     pub const fn strip(&self, k: usize) -> StripLayout {
         let tiles = k.div_ceil(TILE);
         let supers = (tiles * TILE).div_ceil(SUPER_BLOCK);
-        let subs = TILE / self.sub_block;
+        let subs = self.subs(TILE);
         let extra = round(tiles * self.code_bytes());
         let super_ = extra + round(tiles * self.extra_bits * BIT_BYTES);
         let scales = super_ + round(supers * self.super_halves() * TILE * 2);
         let mins = scales + round(tiles * subs * TILE * self.scale_bytes());
         let bytes = mins + round(tiles * subs * TILE * self.min_bytes());
         StripLayout { tiles, extra, super_, scales, mins, bytes }
+    }
+
+    /// Sub-blocks of `k` inputs. Their size is a power of two, and Hexagon has no instruction that divides.
+    const fn subs(&self, k: usize) -> usize {
+        k >> self.sub_block.trailing_zeros()
     }
 
     /// Bytes of a whole matrix of `k` inputs and `n` outputs.
@@ -236,7 +241,7 @@ impl Format {
     pub const fn row(&self, k: usize) -> RowLayout {
         let padded = k.next_multiple_of(TILE);
         let supers = padded.div_ceil(SUPER_BLOCK);
-        let subs = padded / self.sub_block;
+        let subs = self.subs(padded);
         let extra = padded * self.code_bytes() / (TILE * TILE);
         let super_ = extra + padded * self.extra_bits / 8;
         let scales = super_ + supers * self.super_halves() * 2;

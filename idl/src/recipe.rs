@@ -229,6 +229,7 @@ impl Mixer {
                     && head(a.value_width)
                     && a.value_width.is_multiple_of(32)
                     && a.scale.is_finite()
+                    && a.scale > 0.0
                     && a.rope.width <= a.key_width
                     && a.rope.is_sound()
             }
@@ -241,6 +242,7 @@ impl Mixer {
                     && l.plain + l.rope.width <= 1024
                     && l.latent + l.rope.width <= 2048
                     && l.scale.is_finite()
+                    && l.scale > 0.0
                     && l.rope.is_sound()
             }
             Self::Convolution(c) => (1..=16).contains(&c.taps),

@@ -348,11 +348,11 @@ impl Head<'_> {
         }
     }
 
-    /// Counts what the unit has saturated in tiles whose magnitudes are `seen`.
+    /// Counts what the unit has saturated in tiles whose magnitudes are `seen`; what is in no tile counts once.
     fn watch(&self, seen: V, tiles: &[softmax::Tile]) {
         if tiles::saturated(seen) {
-            let over = tiles.iter().map(|tile| tiles::count_saturated(&tile[..])).sum();
-            Machine::add(&self.context.machine.saturated, over);
+            let over: u32 = tiles.iter().map(|tile| tiles::count_saturated(&tile[..])).sum();
+            Machine::add(&self.context.machine.saturated, over.max(1));
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::Random;
 use estream_dsp::kernels::hexagon::hvx::{V, from_words, half_of_h, lift, splat_f, to_words, zero};
 use estream_dsp::kernels::hexagon::softmax::{Running, Tile, accumulate, factors, weigh};
+use estream_dsp::kernels::hexagon::tiles::saturated;
 use half::f16;
 
 const ROWS: usize = 32;
@@ -96,6 +97,27 @@ fn a_score_far_below_weighs_nothing() {
     for row in 0..ROWS {
         for key in 0..KEYS {
             assert_eq!(values(&weights, row, key), if key == 5 { 256.0 } else { 0.0 });
+        }
+    }
+}
+
+/// Where a sum with what makes weights of scores loses its whole numbers, scores are told, on either side.
+#[test]
+fn scores_too_far_from_zero_are_told_and_near_ones_are_right() {
+    for (score, factor, told) in
+        [(6e4, 32.0, false), (-6e4, 32.0, false), (6e4, 64.0, true), (-6e4, 64.0, true), (6e4, 1e9, true)]
+    {
+        let (scores, factors) = ([[score; KEYS]; ROWS], factors(from_words([0; 32]), 1.0, factor));
+        let (mut weights, mut running, mut seen) = ([[zero(); 16]; 2], Running::new(), zero());
+        weigh(&tiles(&scores), false, factors, &mut running, &mut weights, &mut seen);
+        assert_eq!(saturated(seen), told, "{score} by {factor}");
+        if told {
+            continue;
+        }
+        let inverse = f32::from_bits(running.inverse()[3]);
+        for weight in (0..KEYS).map(|key| values(&weights, 3, key)) {
+            assert!((0.5..=2.0).contains(&(weight / 256.0)), "{score} by {factor}: {weight}");
+            assert!((weight * inverse * KEYS as f32 - 1.0).abs() < 2e-5, "{score} by {factor}: a share");
         }
     }
 }

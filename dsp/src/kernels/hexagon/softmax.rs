@@ -11,19 +11,19 @@
 //!
 //! # Bound
 //! A weight is within 5.5·10⁻⁴ of `2^(t − top + 8)`, half a unit in its last place being 4.9·10⁻⁴, where it is at least
-//! 2^-14; a smaller one is between 0 and 2^-14.
+//! 2^-14; a smaller one is between 0 and 2^-14. To that comes what t and top themselves are off as floats: 2^-23 of each.
 //!
 //! # Packets
 //! A vector of 64 takes 1 load and 1 store in 2 packets at most. What binds is arithmetic: of its products six need both
 //! multipliers, six words the shift unit, and nine any unit, 27 places of units of which a packet has four; with its share
 //! of the sums it is 8 packets. Loops are written for several vectors side by side, as the compiler pipelines none.
 
-use super::decode::PAIRS;
+use super::decode::{OVERFLOW, PAIRS};
 use super::float::{exp, reciprocal};
 use super::hvx::{
     BYTES, FLOATS, Q, V, add, add_h, add_q, add_qv, and, deal_w, even_halves, float, interleave_w, lift,
-    max_hf, max_sf, max_w, mul, mul_h, mul_q, odd_halves, or, sar_h, shl_h, shl_w, splat, splat_f, splat_h,
-    splat_q, sub, sub_w, to_words, vectors, widen, words_q, xor, zero,
+    max_hf, max_sf, max_uh, max_w, mul, mul_h, mul_q, odd_halves, or, sar_h, shl_h, shl_w, splat, splat_f,
+    splat_h, splat_q, sub, sub_w, to_words, vectors, where_gt_w, widen, words_q, xor, zero,
 };
 use super::tiles::watch;
 
@@ -41,6 +41,11 @@ const FRACTION: u32 = 10;
 const CUBIC: [i16; 4] = [160, 1408, 8031, 6790];
 /// Bits that a fraction in units of 2^-14 has more than a half's.
 const MORE: u32 = 14 - FRACTION;
+
+/// Largest scores up to 2^22, in units of ln 2, leave weights within a factor of 2 of what they are meant to be, the same one
+/// for equal scores; others are thousands away. Beyond, weights would be anything: that counts as saturated.
+const FARTHEST: f32 = 4_194_304.0;
+const SIGN: u32 = 1 << 31;
 
 /// What stands for the largest score of a row that has seen none: it decays to 0 beside any other.
 const UNSEEN: f32 = -1e30;
@@ -137,7 +142,7 @@ fn largest<const N: usize, const MASKED: bool>(scores: [&Tile; N], masks: &Tile,
 ///
 /// The rows see all of two tiles of scores; where `triangle` is set there may be one alone, and of the last one they see the
 /// keys up to each row's own number. A lane of `factors` is what makes a row's scores multiples of ln 2, above 0. `seen`
-/// takes in the magnitudes of all scores.
+/// takes in the magnitudes of all scores, and an infinity for a row whose largest score is too far from 0.
 ///
 /// # Panics
 /// Where there are other numbers of tiles, or not as many for weights.
@@ -174,6 +179,8 @@ fn block<const N: usize, const MASKED: bool>(
     let (even, odd) = widen(largest::<N, MASKED>(scores, masks, seen));
     let (tops, _) = interleave_w(float(even), float(odd));
     let top = max_sf(float(mul(tops, factors)), running.top);
+    let beyond = where_gt_w(and(top, splat(!SIGN)), splat_f(FARTHEST), splat(OVERFLOW.into()), zero());
+    *seen = max_uh(*seen, beyond);
     let decay = exp(float(mul(float(sub(running.top, top)), splat_f(core::f32::consts::LN_2))));
     let factors = words_q(lift(factors));
     let offsets = to_words(float(sub(splat_f(CEILING), top)));
