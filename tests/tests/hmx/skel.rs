@@ -7,7 +7,7 @@
 //! since the routing is the oracle's.
 
 use crate::prompts::{goldens, margin, options};
-use estream::{Device, KernelSet};
+use estream::{Device, KernelSet, Simulator};
 use estream_tests::compare::read_npy;
 use estream_tests::counts::Counts;
 use estream_tests::fixture::{self, Golden};
@@ -50,6 +50,23 @@ const SELF_TESTS_MOST: u64 = 200;
 /// A float word at least for each of a decoded tile's vectors.
 const TILE_VECTORS: u64 = 16;
 
+/// Compares the logits of the models with those of the units.
+fn same_bytes(name: &str, pack: &Path, ids: &[u32], simulator: &Simulator) {
+    let device = options().device(Device::Sim(simulator.clone())).kernels(KernelSet::HEXAGON);
+    let [native, simulated] = [options(), device].map(|options| logits(pack, &[ids], options).remove(0));
+    assert_same(&native, &simulated, name);
+}
+
+/// At its whole length the golden has several tiles of rows and blocks of keys.
+#[test]
+fn the_whole_golden_gives_the_models_bytes() {
+    let Some(simulator) = simulator() else { return };
+    let folder = fixture::folder(env!("CARGO_TARGET_TMPDIR"));
+    let golden = fixture::own();
+    let pack = fixture::pack(&golden.gguf, folder.path(), None);
+    same_bytes(&golden.name, &pack, &golden.prompts[0].ids, &simulator);
+}
+
 /// Runs a golden in the simulator and holds logits and counts to what they must be.
 fn check(golden: &Golden, folder: &Path) {
     let Some(simulator) = simulator() else { return };
@@ -58,10 +75,7 @@ fn check(golden: &Golden, folder: &Path) {
         (Model::open(&golden.gguf).expect("a golden"), fixture::pack(&golden.gguf, folder, None));
     let ids = &golden.prompts[0].ids;
     if fixture::full() {
-        let ids = &ids[..ids.len().min(FULL_TOKENS)];
-        let device = options().device(Device::Sim(simulator.clone())).kernels(KernelSet::HEXAGON);
-        let [native, simulated] = [options(), device].map(|options| logits(&pack, &[ids], options).remove(0));
-        assert_same(&native, &simulated, name);
+        same_bytes(name, &pack, &ids[..ids.len().min(FULL_TOKENS)], &simulator);
     }
     let oracle = model.forward(&ids[..TOKENS]);
     let firm = oracle.first_doubtful(margin(golden)).unwrap_or(TOKENS);
